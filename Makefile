@@ -6,6 +6,9 @@ DEMO := demo
 REAL := demo-real
 COMMA := ,
 
+# Else every process compiles all modules it imports: torch alone takes seconds more.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo demo-real test test-slow faults doctest docs slurm lint types layers check setup clean
 
 help:

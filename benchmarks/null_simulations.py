@@ -19,11 +19,13 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.significance import corrected_resampled_t, permutation_test
 from neurocontrast.evaluation.measure.tables import calibration_table
 from neurocontrast.evaluation.measure.uncertainty import bootstrap_metrics
-from neurocontrast.evaluation.plan.models import OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.plan.models import ProbeModel
 from neurocontrast.evaluation.probes.designs import FeatureDesign, one_thread
+from neurocontrast.evaluation.probes.fitting import FitContext
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import leave_site_out, stratified
 from neurocontrast.evaluation.target import Target
@@ -77,15 +79,15 @@ def permutation_p(
         splits = leave_site_out(sites, subjects, names=list(subjects))
     model = ProbeModel("embedding", FeatureDesign(features))
     with one_thread():
-        predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
+        within = [None] * len(sites) if scheme == "over all sites" else sites
+        context = FitContext(subjects, settings, seed, np.array(within, dtype=object))
+        predictions = cross_validate(model, target, splits, context)
         found = permutation_test(
             model,
             target,
             splits,
             predictions,
-            sites=[None] * len(sites) if scheme == "over all sites" else sites,
-            subjects=subjects,
-            settings=settings,
+            context,
             redeal=(lambda labels, number: deal(labels, seed=1000 + number))
             if scheme == "folds dealt anew"
             else None,
@@ -226,9 +228,8 @@ def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float
     model, areas = ProbeModel("embedding", FeatureDesign(np.concatenate([features, new]))), []
     scores = np.zeros(n)
     for split in wide:
-        found = cross_validate(
-            model, target, [replace(split, fold=0)], subjects=subjects, settings=FAST
-        )
+        context = FitContext(subjects, FAST, FAST.seed)
+        found = cross_validate(model, target, [replace(split, fold=0)], context)
         areas.append(roc_auc_score(more, found.scores[0, n:]))
         inside = split.test[split.test < n]
         scores[inside] = found.scores[0, inside]

@@ -91,7 +91,7 @@ API = {
     "neurocontrast.losses": "Objectives of two views of a batch and its metadata.",
     "neurocontrast.data": "Tables of scans, and scans as a ``monai.data.Dataset``.",
     "neurocontrast.transforms": "Preprocessing and random views, as MONAI transforms.",
-    "neurocontrast.natural": "Natural images: settings, their data set, and random views.",
+    "neurocontrast.natural": "Natural images: their data set, and random views of them.",
     "neurocontrast.encoders": "Networks, linear encoders, and what features are read from them.",
     "neurocontrast.training": "Settings of pretraining and fine-tuning, the loop, and what it measures.",
     "neurocontrast.embedding": "Features of scans in a table, and an encoder as a scikit-learn transformer.",

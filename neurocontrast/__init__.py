@@ -1,8 +1,8 @@
 """Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.
 
-The way through is `simulate` (or your own scans), `check`, `pretrain`, `embed`, `evaluate`,
-`report`. Each is loaded when it is first asked for: importing the package is fast and imports no
-PyTorch.
+A project runs through `simulate` (or real scans), `check`, `pretrain`, `embed`, `evaluate` and
+`report`. Functions are loaded when they are first asked for: importing the package is fast, and
+does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -67,15 +67,18 @@ _PLACES = {
 }
 register_natural_images()  # a kind of samples beside brains
 
-__all__ = sorted(name for names in _PLACES.values() for name in names if name != "version")
+__all__ = sorted(set().union(*_PLACES.values()) - {"version"})
 _find = lazy_exports(__name__, _PLACES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    return _find("version")() if name == "__version__" else _find(name)
+    if name == "__version__":
+        return _find("version")()
+    return _find(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})
+    special = [name for name in globals() if name.startswith("__")]
+    return sorted({*__all__, *_MODULES, *special})

@@ -1,4 +1,4 @@
-"""The command line as a module: ``python -m neurocontrast``, and so ``torchrun … -m neurocontrast``."""
+"""Run the command line as a module, by ``python -m`` or ``torchrun -m``."""
 
 from neurocontrast.cli import main
 

@@ -1,4 +1,4 @@
-"""Cells of tables: one rule for missing ones, for numbers, and for the spelling of levels such as sites."""
+"""Read cells of tables, with one rule for missing cells, numbers, and levels such as sites."""
 
 import re
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ import numpy as np
 from neurocontrast.files import composed, trimmed
 
 _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a", "#null!", "<na>", "."})
-"""Marks in lower case, which are read in any case."""
+"""Marks of missing cells in lower case, read in any case."""
 _MISSING_IN_PYTHON = frozenset({"None", "NaT"})
 """Python's own words in Python's own spelling: ``none``, as in "no diagnosis", is a value."""
 _MISSING_OF_PANDAS = ("NAType", "NaTType")
 """Classes of pandas' missing values, by name: losses read cells, and load no pandas."""
 WORDS_FOR_MISSING = frozenset(("missing", "not available", "not recorded", "no data"))
-"""Words that say "not known" and are no marks: they are decoded or refused, and never guessed."""
+"""Words for "not known" that are no marks: columns decode them or refuse them."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
 
@@ -30,9 +30,9 @@ class Refusal:
 
 
 def is_missing(cell: str) -> bool:
-    """Say whether a cell means "not known".
+    """Tell whether a cell means "not known".
 
-    Such are the empty cell, ".", n/a, na, nan, null, <NA>, #N/A and #NULL! in any case, and None
+    Missing are the empty cell, ".", n/a, na, nan, null, <NA>, #N/A and #NULL! in any case, and None
     and NaT as Python writes them.
 
     Examples
@@ -63,7 +63,9 @@ def text_of(value: object) -> str:
         return str(value)
     if np.isnan(value):
         return ""
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
+    if float(value).is_integer():
+        return str(int(value))
+    return repr(float(value))
 
 
 @lru_cache(maxsize=65_536)

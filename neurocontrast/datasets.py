@@ -1,4 +1,4 @@
-"""Data in the repository of the package: sample cohorts of real brains, and of real measures."""
+"""Load sample cohorts of real brains, and of real measures, from the package's repository."""
 
 import os
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _IN_REPOSITORY = Path(__file__).resolve().parents[1] / "sample"
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Sample cohort of real brains on the disk.
+    """Sample cohort of real brains.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Sample:
     files : DataFrame
         One row a file: ``file``, ``sha256``, ``source``, ``licence``, ``attribution``.
     description : str
-        Where the brains come from, how they were chosen and what was done to them, in Markdown.
+        Sources, choice and preparation of the brains, in Markdown.
     """
 
     table: pd.DataFrame
@@ -53,14 +53,19 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
     Parameters
     ----------
     path : path, optional
-        The folder of the sample; by default that of the environment variable
-        ``NEUROCONTRAST_SAMPLE``, else ``sample/`` of the repository that the package is used from.
-        An installed wheel does not hold it.
+        Folder of the sample; by default the folder in the environment variable
+        ``NEUROCONTRAST_SAMPLE``, or else ``sample/`` of the repository that the package is used
+        from. An installed wheel has no sample.
+
+    Returns
+    -------
+    Sample
+        Tables, and paths of the images.
 
     Raises
     ------
     DataError
-        Where the folder is no sample, or a file is absent or not the one whose SHA-256 is listed.
+        If the folder is no sample, or a file is absent or has another SHA-256 than the listed one.
 
     Notes
     -----
@@ -83,20 +88,20 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
 
 @dataclass(frozen=True, eq=False)
 class MeasuresSample:
-    """Regional measures of real people of one site on the disk.
+    """Regional measures of real people of one site.
 
     Parameters
     ----------
     table : DataFrame
-        One row a person: ``participant_id``, ``age`` (years), ``sex`` and, of ds000222, ``site``.
+        One row a person: ``participant_id``, ``age`` (years), ``sex`` and, in ds000222, ``site``.
     participants : Path
-        The file of that table.
+        File of the table.
     measures : tuple of Path
-        The tables of measures, as ``data.measures`` takes them.
+        Files of the tables of measures, as ``data.measures`` takes them.
     files : DataFrame
         One row a file: ``file``, ``sha256``, ``source``, ``licence``, ``attribution``.
     description : str
-        Where the measures come from, in Markdown.
+        Source of the measures, in Markdown.
     """
 
     table: pd.DataFrame
@@ -109,22 +114,27 @@ class MeasuresSample:
 def load_measures(
     name: str = "ds000222", path: str | os.PathLike[str] | None = None
 ) -> MeasuresSample:
-    """Load FreeSurfer's measures of real people, such as a site that the weights never saw.
+    """Load FreeSurfer's measures of real people, for example of a site that no weights have seen.
 
     Parameters
     ----------
     name : {'ds000222', 'piop2'}
-        ``ds000222``: 79 people of 21 to 73 years, of whom nothing was learned by the weights
-        `measures`. ``piop2``: 226 students, tables as FreeSurfer wrote them.
+        ``ds000222``: 79 people of 21 to 73 years, from whom the weights `measures` did not learn.
+        ``piop2``: 226 students, tables as FreeSurfer wrote them.
     path : path, optional
-        The folder of the sample; see `load_sample`.
+        Folder of the sample; see `load_sample`.
+
+    Returns
+    -------
+    MeasuresSample
+        Table of people, and paths of the tables of measures.
 
     Raises
     ------
     ConfigError
-        Where there is no sample of that name.
+        If no sample has the name.
     DataError
-        Where the folder is no sample, or a file is absent or not the one whose SHA-256 is listed.
+        If the folder is no sample, or a file is absent or has another SHA-256 than the listed one.
 
     Examples
     --------
@@ -148,7 +158,7 @@ def load_measures(
 
 
 _MEASURES = {"ds000222": "measures_ds000222", "piop2": "measures"}
-"""Name of a sample of measures → its folder in that of the sample."""
+"""Name of a sample of measures → folder within the folder of samples."""
 
 
 def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, caller: str) -> Path:
@@ -165,7 +175,7 @@ def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, call
 
 
 def _checked_files(folder: Path, listing: str, *, readme: str) -> pd.DataFrame:
-    """Read the list of files; refuse a folder that lacks one, or has another content."""
+    """Read the list of files; refuse a folder in which a file is missing or was changed."""
     files = read_text_table(folder / listing).reset_index(drop=True)
     missing = {"file", "sha256"}.difference(files)
     if missing:

@@ -1,4 +1,4 @@
-"""Progress as it is shown on standard error: bars on a terminal, lines in a log."""
+"""Show progress on standard error: bars on a terminal, lines in a log."""
 
 import sys
 import threading
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from rich import progress as rich_progress
 from rich.console import Console, RenderableType
@@ -18,10 +17,11 @@ from neurocontrast.progress import ONLY_WARNINGS, SILENT, Progress, Task, warn_c
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SILENCE = 5.0
 _SECONDS_OF_SPEED = 3600.0
+"""Time over which speed is averaged: one large batch can take longer than Rich's 30 seconds."""
 
 
 class _Silence:
-    """When silence is too long. A bar on a terminal moves by itself, and is no silence."""
+    """Time at which silence is too long; a bar on a terminal moves, and is no silence."""
 
     n_bars = 0
 
@@ -38,19 +38,21 @@ _SILENCE = _Silence()
 def as_progress(given: Progress | bool | None) -> Progress:
     """Return the progress that a function of Python reports to.
 
-    None, the default, shows lines on standard error where somebody watches, in a terminal or a
-    notebook, and nothing elsewhere; its warnings are those of Python. True shows the bars or lines
-    of the command line, False nothing, warnings included.
+    None, the default, shows lines on standard error in a terminal or a notebook, nothing elsewhere,
+    and raises Python's warnings. True shows the bars or lines of the command line, False nothing,
+    warnings included.
     """
     if given is None:
         if is_watched():
             return _WatchedLines(_console())
         return ONLY_WARNINGS
-    return console_progress(quiet=not given) if isinstance(given, bool) else given
+    if isinstance(given, bool):
+        return console_progress(quiet=not given)
+    return given
 
 
 def is_watched() -> bool:
-    """Say whether standard error is a terminal, or the program runs in a notebook or IPython."""
+    """Tell whether standard error is a terminal, or the program runs in a notebook or IPython."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return sys.stderr.isatty() or (shell is not None and shell() is not None)
 
@@ -64,12 +66,14 @@ def console_progress(*, quiet: bool = False) -> Progress:
     if quiet:
         return SILENT
     console = _console()
-    return _Bars(console) if console.is_terminal else _Lines(console)
+    if console.is_terminal:
+        return _Bars(console)
+    return _Lines(console)
 
 
 @contextmanager
 def sign_of_life() -> Iterator[None]:
-    """Write a line on standard error after five silent seconds, such as those of imports, and after ten later on."""
+    """Write "Working …" on standard error after five silent seconds, later after ten."""
     over = threading.Event()
 
     def speak() -> None:
@@ -87,10 +91,13 @@ def sign_of_life() -> Iterator[None]:
 
 
 def _shown(figures: Mapping[str, float | str]) -> str:
-    texts = {
-        name: value if isinstance(value, str) else f"{value:.4g}" for name, value in figures.items()
-    }
-    return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())
+    """Return figures as a line of words: ``loss 1.234, learning rate 0.0001``."""
+    words = []
+    for name, figure in figures.items():
+        if not isinstance(figure, str):
+            figure = f"{figure:.4g}"
+        words.append(f"{name.replace('_', ' ')} {figure}")
+    return ", ".join(words)
 
 
 class _Messages:
@@ -109,27 +116,23 @@ class _Messages:
 class _Rate(rich_progress.ProgressColumn):
     def render(self, task: rich_progress.Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.3g} {task.fields['unit']}/s", style="cyan")
+        if speed is None:
+            return Text("", style="cyan")
+        return Text(f"{speed:.3g} {task.fields['unit']}/s", style="cyan")
 
 
 class _Display(rich_progress.Progress):
-    """Bars, and below them each task's figures on a line of their own: a narrow terminal cuts none off."""
+    """Bars with each task's figures on a line below, so that a narrow terminal shows all."""
 
     def __init__(self, console: Console) -> None:
-        text = rich_progress.TextColumn
-        columns = (
-            text("{task.description}", markup=False),
-            rich_progress.BarColumn(bar_width=None),
-        )
-        times = (_Rate(), rich_progress.TimeElapsedColumn(), text("left", style="dim"))
-        # Speed over an hour, not Rich's 30 seconds: one large batch can take longer than that.
         super().__init__(
-            *(
-                *columns,
-                rich_progress.MofNCompleteColumn(),
-                *times,
-                rich_progress.TimeRemainingColumn(),
-            ),
+            rich_progress.TextColumn("{task.description}", markup=False),
+            rich_progress.BarColumn(bar_width=None),
+            rich_progress.MofNCompleteColumn(),
+            _Rate(),
+            rich_progress.TimeElapsedColumn(),
+            rich_progress.TextColumn("left", style="dim"),
+            rich_progress.TimeRemainingColumn(),
             console=console,
             expand=True,
             speed_estimate_period=_SECONDS_OF_SPEED,
@@ -148,7 +151,7 @@ class _Task:
 
 
 class _Bars(_Messages):
-    """A bar for each task, with speed, time left and the task's figures; a task within a task shares its display."""
+    """A bar for each task, with speed, time left and figures; inner tasks share the display."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -161,8 +164,9 @@ class _Bars(_Messages):
         bar = display.add_task(description, total=total, unit=unit, shown="")
 
         def advance(n: int = 1, **figures: float | str) -> None:
-            changes: dict[str, Any] = {"shown": _shown(figures)} if figures else {}
-            display.update(bar, advance=n, **changes)
+            if figures:
+                display.update(bar, shown=_shown(figures))
+            display.update(bar, advance=n)
 
         if is_outer:
             display.start()
@@ -178,7 +182,7 @@ class _Bars(_Messages):
 
 
 class _Lines(_Messages):
-    """A line at the beginning and now and then, so that a log stays readable."""
+    """A line when a task begins, at most one in ten seconds, and one at the end, for logs."""
 
     _has_begun = False
 
@@ -199,14 +203,12 @@ class _Lines(_Messages):
             last_line = time.monotonic()
             last_done = done
             speed = done / max(last_line - start, 1e-9)
-            parts = [
-                f"{description}: {done}{'' if total is None else f'/{total}'} {unit}",
-                f"{speed:.3g}/s",
-            ]
+            phrases = [f"{description}: {_count(done, total)} {unit}", f"{speed:.3g}/s"]
             if total is not None and 0 < done < total:
-                parts.append(f"{timedelta(seconds=round((total - done) / speed))} left")
-            parts += [_shown(figures)] if figures else []
-            self._console.print(", ".join(parts), markup=False, soft_wrap=True)
+                phrases.append(f"{timedelta(seconds=round((total - done) / speed))} left")
+            if figures:
+                phrases.append(_shown(figures))
+            self._console.print(", ".join(phrases), markup=False, soft_wrap=True)
 
         def advance(n: int = 1, **shown: float | str) -> None:
             nonlocal done
@@ -220,8 +222,15 @@ class _Lines(_Messages):
             tell()
 
 
+def _count(done: int, total: int | None) -> str:
+    """Return the units done, of all if their number is known."""
+    if total is None:
+        return str(done)
+    return f"{done}/{total}"
+
+
 class _WatchedLines(_Lines):
-    """The lines of Python's functions, whose warnings a program can silence, count or raise."""
+    """Lines for functions of Python, with warnings that a program can silence, count or raise."""
 
     def warning(self, text: str) -> None:
         _SILENCE.begin_anew()

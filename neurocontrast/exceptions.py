@@ -23,22 +23,29 @@ __all__ = [
 ]
 
 _N_NAMES = 30
+"""Names that a message lists."""
 _N_OF_NAME = 120
+"""Characters of a name in a message."""
 _N_SAID = 300
+"""Characters of the message of another package."""
 _N_OF_LINE = 2_900
+"""Characters of a line of a message."""
 _UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories of control characters."""
 
 
 class NeurocontrastError(Exception):
     """Base of every error this package raises on purpose."""
 
-    exit_code = 2  # of the command line: 2 for bad input, 1 for a failure while running
+    exit_code = 2
+    """Exit code of the command line: 2 for bad input, 1 for a failure while running."""
 
     def __str__(self) -> str:
-        """Return the message with escapes for what no terminal should be sent, and lines that end."""
-        return "\n".join(
-            _cut(line, _N_OF_LINE) for line in printable(super().__str__()).split("\n")
-        )
+        """Return the message with control characters escaped and long lines cut."""
+        lines = []
+        for line in printable(super().__str__()).split("\n"):
+            lines.append(_cut(line, _N_OF_LINE))
+        return "\n".join(lines)
 
 
 class NeurocontrastWarning(UserWarning):
@@ -50,11 +57,11 @@ class ConfigError(NeurocontrastError):
 
 
 class DataError(NeurocontrastError):
-    """A table, image or column that cannot be used as it is."""
+    """A table, image or column that cannot be used."""
 
 
 class LeakageError(NeurocontrastError):
-    """The same person would be on both sides of a split."""
+    """A person who would be on both sides of a split."""
 
 
 class CheckpointError(NeurocontrastError):
@@ -76,13 +83,14 @@ class TrainingInterrupted(TrainingError):
 
 
 class TrainingSuspended(TrainingInterrupted):
-    """Training was asked by SIGUSR1 to make room, and is to be started again; its exit code says so to a scheduler."""
+    """Training was asked by SIGUSR1 to make room, and is to be started again."""
 
     exit_code = 75
+    """Tells a scheduler to start the job again."""
 
 
 class OtherProcessEnded(TrainingError):
-    """Another process of a distributed run has ended, and this one with it."""
+    """Training had to stop because another process of a distributed run has ended."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -90,35 +98,49 @@ class OtherProcessEnded(TrainingError):
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for a near-miss, else an empty string."""
-    by_lower_case = {str(candidate).lower(): str(candidate) for candidate in allowed}
+    """Return " Did you mean 'x'?" for a near-miss, or an empty string."""
+    by_lower_case = {}
+    for candidate in map(str, allowed):
+        by_lower_case[candidate.lower()] = candidate
     close = difflib.get_close_matches(str(name).lower(), list(by_lower_case), n=1, cutoff=0.6)
-    return f" Did you mean '{by_lower_case[close[0]]}'?" if close else ""
+    if not close:
+        return ""
+    return f" Did you mean '{by_lower_case[close[0]]}'?"
 
 
 def one_of(allowed: Iterable[str]) -> str:
-    """Return the names as they are shown in a message, at most 30 of them: ``'a', 'b', 'c'``."""
+    """Quote names for a message, at most 30 of them: ``'a', 'b', 'c'``."""
     names = list(allowed)
-    more = f" and {len(names) - _N_NAMES} more" if len(names) > _N_NAMES else ""
-    return ", ".join(f"'{_cut(str(name), _N_OF_NAME)}'" for name in names[:_N_NAMES]) + more
+    quoted = []
+    for name in names[:_N_NAMES]:
+        quoted.append(f"'{_cut(str(name), _N_OF_NAME)}'")
+    listed = ", ".join(quoted)
+    if len(names) > _N_NAMES:
+        return f"{listed} and {len(names) - _N_NAMES} more"
+    return listed
 
 
 def said(error: object) -> str:
-    """Return what the error of another package says, as part of a sentence: on one line, and not without end."""
+    """Return the message of another package's error on one line, cut to 300 characters."""
     return _cut(" ".join(str(error).split()), _N_SAID) or type(error).__name__
 
 
 def _cut(text: str, n_max: int) -> str:
-    return text if len(text) <= n_max else f"{text[: n_max - 1]}…"
+    """Cut a text to a number of characters, with an ellipsis at the end."""
+    if len(text) <= n_max:
+        return text
+    return f"{text[: n_max - 1]}…"
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes for control characters, and for bytes of a path that are not UTF-8."""
+    """Escape control characters, and bytes of a path that are not UTF-8."""
     if text.isprintable():
         return text
-    return "".join(
-        each.encode("unicode_escape", "backslashreplace").decode("ascii")
-        if category(each) in _UNSHOWN and each != "\n"
-        else each
-        for each in text
-    )
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    """Return a character, escaped if terminals must not get the character."""
+    if category(character) in _UNSHOWN and character != "\n":
+        return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return character

@@ -1,9 +1,8 @@
-"""Files that appear whole or not at all, digests of their content, and the files that make up a scan."""
+"""Write files whole or not at all, compute digests of content, and name the files of a scan."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import io
 import json
@@ -16,45 +15,34 @@ import uuid
 from collections.abc import Iterator, Sequence
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from neurocontrast.exceptions import ConfigError
 
-if TYPE_CHECKING:  # pandas is slow to import, and most of this file does without
+if TYPE_CHECKING:  # pandas is slow to import
     import pandas as pd
 
-    from neurocontrast.progress import Progress
-
 ScanFiles: TypeAlias = str | tuple[str, ...]
-"""The file of a scan, or the files of its channels in their order, as `monai.transforms.LoadImaged` takes them."""
-
-
-LOCK = ".lock"
-"""Name of the file that `hold` locks."""
-_PATIENCE = 5.0
-"""Seconds: the processes of a call that was killed may take a moment to end."""
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+"""File of a scan, or files of its channels, as `monai.transforms.LoadImaged` takes them."""
 
 
 def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ScanFiles:
     """Return the files of a scan as text: one path, or a tuple of one path a channel."""
-    return (
-        os.fspath(scan)
-        if isinstance(scan, str | os.PathLike)
-        else tuple(os.fspath(path) for path in scan)
-    )
+    if isinstance(scan, str | os.PathLike):
+        return os.fspath(scan)
+    return tuple(os.fspath(path) for path in scan)
 
 
 def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Return the files of a scan, one a channel."""
-    known = as_scan(scan)
-    return (known,) if isinstance(known, str) else known
+    files = as_scan(scan)
+    if isinstance(files, str):
+        return (files,)
+    return files
 
 
 def as_on_disk(path: str) -> str:
-    """Return a path in its folders' form of Unicode; unchanged where none is spelled alike.
+    """Return a path in the Unicode form of names on disk; unchanged if no file has such a name.
 
     macOS and some archives write letters with their accents apart (NFD), and tables write them as
     one character (NFC).
@@ -70,8 +58,7 @@ def as_on_disk(path: str) -> str:
     for name in names:
         entry = folder / name
         if not os.path.lexists(entry):
-            wanted = composed(name)
-            alike = [other for other in folder.glob("*") if composed(other.name) == wanted]
+            alike = _entries_named(folder, composed(name))
             if len(alike) != 1:
                 return path
             entry = alike[0]
@@ -79,8 +66,13 @@ def as_on_disk(path: str) -> str:
     return str(folder)
 
 
+def _entries_named(folder: Path, name: str) -> list[Path]:
+    """List the entries of a folder whose names, in NFC, are `name`."""
+    return [entry for entry in folder.glob("*") if composed(entry.name) == name]
+
+
 def place_on_disk(path: Path) -> Path:
-    """Return a path to read or write, in its folders' form of Unicode as far as they exist."""
+    """Return a path to read or write, its existing folders in the Unicode form of their names."""
     existing = Path(as_on_disk(str(path)))
     if os.path.lexists(existing) or path.parent == path:
         return existing
@@ -97,7 +89,7 @@ _UNSEEN = "\u200b\u200e\u200f\u2060\ufeff\u00ad"
 
 
 def trimmed(text: str) -> str:
-    """Return a text without spaces, and characters that nobody sees, at its ends."""
+    """Return a text without spaces and invisible characters at its ends."""
     bare = text.strip()
     while bare and (bare[0] in _UNSEEN or bare[-1] in _UNSEEN):
         bare = bare.strip(_UNSEEN).strip()
@@ -105,21 +97,27 @@ def trimmed(text: str) -> str:
 
 
 def files_near(place: Path, name: str) -> Iterator[Path]:
-    """Yield the files of a name in the two folders above a place and in the working directory, and two levels below."""
+    """Yield the files of a name near a place.
+
+    Searched are the two folders above the place and the working directory, and two levels below
+    each.
+    """
     for folder in dict.fromkeys([*place.resolve().parents[:2], Path.cwd()]):
         for above in ("", "*/", "*/*/"):
             yield from sorted(folder.glob(f"{above}{escape(name)}"))
 
 
 def relative_path(path: Path, start: Path) -> Path:
-    """Return an absolute path relative to a folder; as given where ``..`` would leave a linked folder elsewhere."""
+    """Return an absolute path relative to a folder; unchanged if ``..`` would follow a link."""
     relative = Path(os.path.relpath(path, start))
-    return relative if os.path.realpath(start / relative) == os.path.realpath(path) else path
+    if os.path.realpath(start / relative) == os.path.realpath(path):
+        return relative
+    return path
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path of the same ending to write to; rename it to `path` on success, remove it on any error."""
+    """Give a temporary path to write to, which becomes `path` on success and goes on any error."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex[:12]}-{target.name}")
@@ -135,29 +133,53 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
-    """Refuse, before any work is done, a file or folder that could not be written; `parameter` is for the message."""
+    """Refuse, before any work is done, a file or folder that could not be written.
+
+    Parameters
+    ----------
+    path : path
+        File or folder to write.
+    parameter : str
+        Name of the argument, with which the message begins.
+    """
     target = Path(path).absolute()
-    there = (
-        target
-        if target.is_dir()
-        else next(parent for parent in target.parents if os.access(parent, os.F_OK))
-    )
+    existing = _nearest_existing(target)
     try:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             target.lstat()  # tells of a name that is too long
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        why = f"'{there}' is no folder" if there.is_file() else f"{error.strerror} in '{there}'"
+        why = f"{error.strerror} in '{existing}'"
+        if existing.is_file():
+            why = f"'{existing}' is no folder"
         raise ConfigError(
             f"{parameter}: '{path}' cannot be written ({why}). Give another path."
         ) from error
 
 
-def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: str = "out") -> None:
-    """Refuse an output that is no file of this ending, that exists and may not be replaced, or cannot be written.
+def _nearest_existing(target: Path) -> Path:
+    """Return a folder, or the nearest path above that exists."""
+    if target.is_dir():
+        return target
+    return next(parent for parent in target.parents if os.access(parent, os.F_OK))
 
-    What killed writers of the file, and of files with another ending, left is removed first.
+
+def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: str = "out") -> None:
+    """Refuse an output file of another ending, that exists, or that cannot be written.
+
+    Temporary files that killed writers of the file, with any ending, left are removed first.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+    suffix : str
+        Ending that the file must have.
+    overwrite : bool
+        Whether an existing file may be replaced.
+    parameter : str
+        Name of the argument, with which the message begins.
     """
     pattern = re.compile(rf"(\.tmp-[0-9a-f]{{12}}-)+{re.escape(path.stem)}\..*")
     for left in path.parent.glob(".tmp-*"):
@@ -173,33 +195,48 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: st
 
 
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
-    """Refuse a file, or a folder that is not empty, unless `overwrite` and a file `marker` says that it is `what`.
+    """Refuse an output folder that is a file or a link, or that holds files of another kind.
 
-    What killed writers of the folder left is removed first.
+    Temporary folders that killed writers of the folder left are removed first.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder to write.
+    overwrite : bool
+        Whether a folder with a file `marker` may be replaced.
+    marker : str
+        Name of a file that a folder of the same kind holds.
+    what : str
+        Words for the kind of folder, for the message.
     """
     sweep(folder)
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        what_it_is = f"a link to {folder.readlink()}" if folder.is_symlink() else "a file"
-        raise ConfigError(
-            f"out: '{folder}' is {what_it_is}, and must be a folder itself. Give another path."
-        )
+    if folder.is_symlink():
+        _refuse_folder(folder, f"a link to {folder.readlink()}")
+    if folder.exists() and not folder.is_dir():
+        _refuse_folder(folder, "a file")
     check_writable(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not overwrite:
         raise ConfigError(
-            f"out: the folder '{folder}' is not empty. Give another, or replace it with overwrite=True."
+            f"out: the folder '{folder}' is not empty. Give another, or replace it with "
+            "overwrite=True."
         )
     if not (folder / marker).is_file():
         raise ConfigError(
-            f"out: the folder '{folder}' is not {what} (it holds no {marker}), so it is not replaced. "
-            "Give another, or empty it yourself."
+            f"out: the folder '{folder}' is not {what} (it holds no {marker}), so it is not "
+            "replaced. Give another, or empty it yourself."
         )
+
+
+def _refuse_folder(folder: Path, kind: str) -> NoReturn:
+    raise ConfigError(f"out: '{folder}' is {kind}, and must be a folder itself. Give another path.")
 
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary folder to fill; on success it takes the place of `path`, on any error it is removed.
+    """Give a temporary folder to fill, which becomes `path` on success and goes on any error.
 
     A mount point, and the current directory, cannot be exchanged for another folder. There the
     temporary folder is inside, and its entries replace the earlier ones; a kill during that leaves
@@ -210,9 +247,11 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     stays = target.is_dir() and (
         os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve())
     )
-    place = target if stays else target.parent
-    place.mkdir(parents=True, exist_ok=True)
-    temporary = place / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"
+    above = target.parent
+    if stays:
+        above = target
+    above.mkdir(parents=True, exist_ok=True)
+    temporary = above / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"
     try:
         temporary.mkdir()
         yield temporary
@@ -224,9 +263,10 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
+    """Put a filled folder in the place of the target, or its entries into a target that stays."""
     aside = Path(f"{temporary}-replaced")
     if stays:
-        earlier = [entry for entry in target.iterdir() if entry != temporary]
+        earlier = set(target.iterdir()) - {temporary}
         aside.mkdir()
         for entry in earlier:
             entry.rename(aside / entry.name)
@@ -247,23 +287,31 @@ def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
 
 
 def sweep(path: str | os.PathLike[str]) -> None:
-    """Remove the temporary folders that killed writers of a folder left, and put back a folder they were replacing."""
+    """Clear up after killed writers of a folder.
+
+    Their temporary folders are removed; a folder that they were replacing is put back.
+    """
     target = Path(path).absolute()
     pattern = re.compile(rf"\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}}(-replaced)?")
-    for place in (target, target.parent):
-        names = (
-            [entry.name for entry in place.iterdir()] if os.access(place, os.R_OK | os.X_OK) else []
-        )
-        for found in filter(None, map(pattern.fullmatch, names)):
-            left = place / found[0]
-            if found[1] and place == target:
-                for entry in [
-                    entry for entry in left.iterdir() if not (target / entry.name).exists()
-                ]:
-                    entry.rename(target / entry.name)
-            elif found[1] and not target.exists():
-                left.rename(target)
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in (target, target.parent):
+        if not os.access(folder, os.R_OK | os.X_OK):
+            continue
+        for entry in list(folder.iterdir()):
+            match = pattern.fullmatch(entry.name)
+            if match is None:
+                continue
+            if match[1] and folder == target:
+                _put_back(entry, target)
+            elif match[1] and not target.exists():
+                entry.rename(target)
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _put_back(left: Path, target: Path) -> None:
+    """Move the entries of a replaced folder to the target, unless new ones are there."""
+    for entry in list(left.iterdir()):
+        if not (target / entry.name).exists():
+            entry.rename(target / entry.name)
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:
@@ -274,37 +322,6 @@ def _named(error: OSError, temporary: Path, target: Path) -> OSError:
         error.filename = str(target)
         error.filename2 = None
     return error
-
-
-@contextlib.contextmanager
-def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterator[None]:
-    """Keep every other process from a folder; make it where it is missing, and remove it where nothing was written."""
-    lock = FileLock(folder / LOCK)
-    try:
-        while not lock.is_locked:
-            folder.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # a holder that ends has just removed the empty folder
-                lock.acquire(timeout=_PATIENCE)
-    except Timeout:
-        raise ConfigError(
-            f"out: another process is {doing} in '{folder}'. Wait for it, stop it, or give another folder."
-        ) from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        progress.warning(
-            f"{folder}: its file system has no locks ({error.strerror}); see to it yourself that no other process "
-            f"is {doing} in this folder."
-        )
-    try:
-        yield
-    finally:
-        (folder / LOCK).unlink(missing_ok=True)  # still locked: who waits for it begins a new one
-        lock.release()
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # where nothing was written
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -324,7 +341,7 @@ def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
 
 
 def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
-    """Write a table and the ``.json`` of the same name; a kill leaves no table without its own ``.json``."""
+    """Write a table and a ``.json`` of the same name, so that a kill leaves no unmatched pair."""
     with atomic_path(path) as of_table, atomic_path(path.with_suffix(".json")) as of_json:
         write_table(of_table, table)
         write_json(of_json, about)
@@ -332,10 +349,10 @@ def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
 
 
 def digest_of(*parts: object) -> str:
-    """Return a 32-digit hexadecimal digest of the parts' text, order kept."""
+    """Return a 32-digit hexadecimal digest of the texts of some values, in their order."""
     state = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        encoded = str(part).encode("utf-8")
+    for value in parts:
+        encoded = str(value).encode("utf-8")
         state.update(len(encoded).to_bytes(8, "little"))
         state.update(encoded)
     return state.hexdigest()

@@ -1,7 +1,7 @@
-"""Imports that wait until they are needed: of names of a package, and of optional packages.
+"""Import the names of a package, or an optional package, when they are first needed.
 
-Evaluation, reports and the command line's help must neither need PyTorch nor wait for it,
-so packages that also hold what needs it export their names this way.
+Evaluation, reports and the command line's help must neither need PyTorch nor wait for its import:
+packages of which only a part needs PyTorch load their names when asked.
 """
 
 import sys
@@ -14,12 +14,20 @@ from neurocontrast.exceptions import MissingDependencyError
 
 
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a module-level ``__getattr__`` that finds the names of the package `package` in its modules.
+    """Return a ``__getattr__`` for a package that imports the module of a name when first asked.
 
-    ``dir`` of the package lists its ``__all__``, loaded or not. `places` maps a module below the
-    package to the names it holds.
+    ``dir`` of the package lists its ``__all__``, loaded or not.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, whose ``__init__`` calls.
+    places : mapping
+        Module below the package → names that the module holds.
     """
-    module_of = {name: module for module, names in places.items() for name in names}
+    module_of = {}
+    for module, exported in places.items():
+        module_of.update(dict.fromkeys(exported, module))
 
     def find(name: str) -> Any:
         if name not in module_of:
@@ -27,14 +35,32 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
         return getattr(import_module(f".{module_of[name]}", package), name)
 
     names = vars(sys.modules[package])
-    names["__dir__"] = lambda: sorted(
-        {*names["__all__"], *(name for name in names if name.startswith("__"))}
-    )
+
+    def list_names() -> list[str]:
+        special = [name for name in names if name.startswith("__")]
+        return sorted({*names["__all__"], *special})
+
+    names["__dir__"] = list_names
     return find
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import an optional module, or raise an error with the ``pip install`` line of the extra that holds it."""
+    """Import an optional module, or name the extra of neurocontrast to install.
+
+    Parameters
+    ----------
+    module : str
+        Module to import.
+    extra : str
+        Extra of neurocontrast that installs the module.
+    purpose : str
+        Words for the part of the package that needs the module; the message begins with them.
+
+    Raises
+    ------
+    MissingDependencyError
+        With the line of ``pip install``.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

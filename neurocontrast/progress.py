@@ -1,4 +1,4 @@
-"""Progress of long work, reported without printing: the caller decides what is shown."""
+"""Report the progress of long work without printing: the caller decides how to show progress."""
 
 import sys
 import warnings
@@ -13,14 +13,14 @@ _BETWEEN = ("neurocontrast", "sklearn")
 
 
 class Task(Protocol):
-    """One piece of long work, for instance an epoch or the preprocessing of a cohort."""
+    """Piece of long work, for instance an epoch or the preprocessing of a cohort."""
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
         """Count `n` more units as done; `shown` are figures to show next to the bar."""
 
 
 class Progress(Protocol):
-    """What a stage reports to; the command line implements it with Rich."""
+    """Receiver of a stage's tasks, messages and warnings; `neurocontrast.display` uses Rich."""
 
     def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[Task]:
         """Open a task of `total` units (None if unknown)."""
@@ -56,7 +56,7 @@ SILENT: Progress = _Silent()
 """A progress that shows nothing, warnings included."""
 
 ONLY_WARNINGS: Progress = _OnlyWarnings()
-"""A progress that shows nothing and raises Python's warnings: the default where nobody watches."""
+"""A progress that shows nothing and raises Python's warnings: the default outside terminals."""
 
 
 def warn_caller(text: str) -> None:

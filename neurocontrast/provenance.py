@@ -31,7 +31,7 @@ _PACKAGES = (
 
 Record = Mapping[str, Any]
 Description = dict[str, Any]
-"""Content of a JSON file about a run or an encoder, as read and as made."""
+"""Content of a JSON file about a run or an encoder."""
 _PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
 _AS_FLOAT = re.compile(r"^([0-9]+)\.0+$")
 CONTENT = "content_digest"
@@ -46,8 +46,9 @@ def version() -> str:
 @cache
 def _installed_version(package: str) -> str | None:
     """Return the installed version of a package, looked up once; None if the package is absent."""
-    distribution = next(iter(metadata.distributions(name=package)), None)
-    return None if distribution is None else distribution.version
+    for distribution in metadata.distributions(name=package):
+        return distribution.version
+    return None
 
 
 def versions_of(*packages: str) -> dict[str, str | None]:
@@ -58,8 +59,14 @@ def versions_of(*packages: str) -> dict[str, str | None]:
     return versions
 
 
-def describe_environment() -> dict[str, Any]:
-    """Return versions, code revision, host kind and time, JSON-ready; neither user nor host name: reports travel."""
+def describe_environment() -> Description:
+    """Return versions, code revision, kind of host and time, JSON-ready.
+
+    The names of user and host are left out: results are passed on.
+    """
+    command = []
+    if sys.argv and sys.argv[0]:
+        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
     return {
         "neurocontrast": version(),
         "git": _git_revision(),
@@ -67,7 +74,7 @@ def describe_environment() -> dict[str, Any]:
         "packages": versions_of(*_PACKAGES),
         "platform": platform.platform(),
         "n_cpus": os.cpu_count(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv and sys.argv[0] else [],
+        "command": command,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -83,7 +90,7 @@ def subject_label(identifier: str) -> str:
 
 
 def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return each subject in the first of its spellings; `known` spellings come before."""
+    """Return each subject in its first spelling; spellings in `known` come first."""
     first: dict[str, str] = {}
     for subject in known:
         first.setdefault(subject_label(subject), subject)
@@ -116,23 +123,23 @@ def _possible_digests(subject_id: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Recognised:
-    """Subjects of a table that were learned from, and how they were found."""
+    """Subjects of a table who were in pretraining, by identifier or by content."""
 
     named: frozenset[str]
-    """Subjects whose identifier was learned from."""
+    """Subjects whose identifier was in pretraining."""
     renamed: frozenset[str]
-    """Subjects with another identifier, of whom a scan or row of measures was learned from."""
+    """Subjects with another identifier whose scan or row of measures was in pretraining."""
     n_not_compared: int
-    """Subjects of whom a row's content could not be compared."""
+    """Number of subjects with a row whose content could not be compared."""
 
     @property
     def subjects(self) -> frozenset[str]:
-        """All subjects that were found."""
+        """All recognised subjects."""
         return self.named | self.renamed
 
     @property
     def renamed_text(self) -> str:
-        """How many were found under another identifier, to be put behind their number."""
+        """Words on subjects under another identifier, to follow the number of all."""
         if not self.renamed:
             return ""
         return f", {len(self.renamed)} of them under another identifier (the same content)"
@@ -140,14 +147,14 @@ class Recognised:
 
 @dataclass(frozen=True)
 class KnownPeople:
-    """Digests of people who were learned from: of identifiers, and of scans or measures."""
+    """Digests of the people of a pretraining: of identifiers, and of scans or measures."""
 
     subjects: frozenset[str] | None = None
-    """Digests of identifiers; None where nobody says whom."""
+    """Digests of identifiers; None if the people are unknown."""
     contents: frozenset[str] = frozenset()
-    """Digests of contents."""
+    """Digests of scans or of rows of measures."""
     is_complete: bool = False
-    """Whether `contents` are of all people who were learned from."""
+    """Whether `contents` are of all people."""
 
     @classmethod
     def of_rows(cls, subjects: Iterable[str], contents: Collection[str]) -> Self:
@@ -160,8 +167,10 @@ class KnownPeople:
 
         Parameters
         ----------
-        subjects, contents : collection of str
-            Identifier, and digests of the content, of each row.
+        subjects : collection of str
+            Identifier of the subject of each row.
+        contents : collection of str
+            Digests of the content of each row, separated by spaces; "" if unknown.
         """
         named = set[str]()
         alike = set[str]()
@@ -181,7 +190,7 @@ class KnownPeople:
 
 
 def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
-    """Return the digests of each scan by several lists of digests; "" where one has none."""
+    """Join several lists of digests scan by scan; "" for a scan that one list does not know."""
     joined = []
     for scan in zip(*contents, strict=True):
         digests = dict.fromkeys(scan)
@@ -193,7 +202,7 @@ def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
 
 
 def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
-    """Return the people of any of several runs; unknown subjects of one count as nobody."""
+    """Return the people of several runs together; a run of unknown people adds none."""
     subjects = frozenset[str]()
     contents = frozenset[str]()
     is_complete = True
@@ -204,8 +213,8 @@ def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
     return KnownPeople(subjects, contents, is_complete)
 
 
-def _git_revision() -> dict[str, Any] | None:
-    """Return commit and state of the checkout; None without one."""
+def _git_revision() -> Description | None:
+    """Return commit and state of the checkout; None for an installed package."""
     revision = _described_revision()
     if revision is None:
         return None
@@ -214,7 +223,7 @@ def _git_revision() -> dict[str, Any] | None:
 
 @cache
 def _described_revision() -> str | None:
-    """Ask git for the checkout's commit, once: a process runs the code that it has loaded."""
+    """Ask git for the checkout's commit, once: a process runs the code that was loaded first."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

@@ -1,7 +1,7 @@
-"""Readers of files: bytes, text, JSON and arrays, with limits on size.
+"""Read bytes, text, JSON and arrays from files, with limits on size.
 
-Every reader raises the error class that its caller gives; the message names the file, what was
-found, and the caller's `remedy`.
+Every reader raises the error class of its caller; the message names the file, the problem, and the
+caller's `remedy`.
 """
 
 import errno
@@ -14,6 +14,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict, Unpack
 
@@ -25,7 +26,8 @@ from neurocontrast.exceptions import DataError, NeurocontrastError, said
 N_BYTES = 2**32
 """Largest file that is read whole, and largest content of an archive."""
 N_JSON_BYTES = 2**28
-_KINDS = {
+"""Largest JSON file that is read."""
+_NOUNS = {
     dict: "object",
     list: "list",
     str: "text",
@@ -41,28 +43,33 @@ _SPECIAL = (
     (stat.S_ISBLK, "a device"),
 )
 DAMAGE: tuple[type[Exception], ...] = (
-    *(
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        EOFError,
-        LookupError,
-        OSError,
-        RuntimeError,
-        SyntaxError,
-    ),
-    *(TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
 )
-"""Errors that libraries raise for damaged bytes; MemoryError and KeyboardInterrupt are not among them."""
+"""Errors that libraries raise for damaged bytes, MemoryError and KeyboardInterrupt apart."""
 _DAMAGE_OF_ARRAYS: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
 """The damaged header of an array can announce any size."""
 
 
 class ErrorOptions(TypedDict, total=False):
-    """How a file that cannot be used is refused: the class of the error, and the last sentence of its message."""
+    """Class of the error for a file that cannot be used, and last sentence of its message."""
 
     error: type[NeurocontrastError]
+    """`DataError` by default."""
     remedy: str
+    """Advice for the user; none by default."""
 
 
 NO_FILE = "there is no such file"
@@ -73,30 +80,34 @@ _POINTERS = {
     ),
     b"/annex/objects/": _POINTER_OF_ANNEX,
 }
-"""Beginnings of pointers to content elsewhere, and the problem with its remedy."""
+"""Beginning of a pointer to content elsewhere → problem, with its remedy."""
 _IN_ANNEX = ".git/annex/objects/"
 _N_BYTES_OF_POINTER = 1024
 
 
 def problem_of_place(path: str | os.PathLike[str]) -> str:
-    """Return why a path is no file that can be read, or ""; reading a pipe or a device would never end."""
+    """Return why a path is no file that can be read, or "".
+
+    Pipes and devices are refused too: reading them would never end.
+    """
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
         return _problem_of_link(path) or NO_FILE
     except OSError as error:
-        return (
-            "is a link that leads back to itself"
-            if error.errno == errno.ELOOP
-            else f"cannot be read ({error.strerror})"
-        )
+        if error.errno == errno.ELOOP:
+            return "is a link that leads back to itself"
+        return f"cannot be read ({error.strerror})"
     except ValueError as error:  # a zero byte, or half of a surrogate pair
         return f"is no usable path ({error})"
-    return next((f"is {kind}, not a file" for test, kind in _SPECIAL if test(mode)), "")
+    for is_special, kind in _SPECIAL:
+        if is_special(mode):
+            return f"is {kind}, not a file"
+    return ""
 
 
 def is_broken_link(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a link to no file, as git-annex leaves for content elsewhere."""
+    """Tell whether a path is a link to no file, as git-annex leaves for content elsewhere."""
     try:
         Path(path).stat()
     except FileNotFoundError:
@@ -117,7 +128,7 @@ def _problem_of_link(path: str | os.PathLike[str]) -> str:
 
 
 def problem_of_content(path: str | os.PathLike[str]) -> str:
-    """Return why the content of a file is not there: no file, or a pointer to elsewhere; else ""."""
+    """Return why the content of a file is absent, or "": no file, or a pointer to elsewhere."""
     if problem := problem_of_place(path):
         return problem
     try:
@@ -130,7 +141,7 @@ def problem_of_content(path: str | os.PathLike[str]) -> str:
 
 
 def _problem_of_pointer(content: bytes) -> str:
-    """Return the program that keeps the content of a pointer, and the remedy; else ""."""
+    """Return the problem of a pointer to content elsewhere, with its remedy; "" for no pointer."""
     for start, problem in _POINTERS.items():
         if content.startswith(start):
             return problem
@@ -159,7 +170,7 @@ def read_bytes(
     check_place(path, **on_error)
     try:
         with open(path, "rb") as stream:
-            # Python takes the memory for all that is asked for.
+            # Python allocates all bytes that are asked for.
             content = stream.read(min(limit, os.fstat(stream.fileno()).st_size) + 1)
     except OSError as problem_of_disk:
         refuse(path, f"cannot be read ({problem_of_disk.strerror})", **on_error)
@@ -181,8 +192,8 @@ def read_text(
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
-        found = f"line {line} holds a byte that is not UTF-8 (0x{content[problem.start]:02x})"
-        refuse(path, found, **on_error)
+        byte = f"0x{content[problem.start]:02x}"
+        refuse(path, f"line {line} holds a byte that is not UTF-8 ({byte})", **on_error)
 
 
 def read_json(
@@ -192,10 +203,25 @@ def read_json(
     limit: int = N_JSON_BYTES,
     **on_error: Unpack[ErrorOptions],
 ) -> Any:
-    """Read a JSON file that holds `of`: dict for an object, list, or object for any value.
+    """Read a JSON file.
 
-    Refused is what is no regular file, of more than `limit` bytes, not UTF-8, not JSON (NaN is
-    not), has two values for one key, or is of another kind than `of`.
+    Parameters
+    ----------
+    path : path
+        File in UTF-8.
+    of : type
+        Type that the content must have: dict, list, or object for any.
+    limit : int
+        Largest number of bytes.
+    **on_error
+        Class of the error, and remedy.
+
+    Raises
+    ------
+    DataError
+        If the path is no regular file, or the content is too large, not UTF-8, not JSON (NaN is
+        none), of another type, or has two values for one key. Of another class if `on_error` says
+        so.
     """
     content = read_bytes(path, **on_error, limit=limit)
     return parse_json(content, place=path, of=of, **on_error)
@@ -206,17 +232,18 @@ def parse_json(
 ) -> Any:
     """Return the value of a JSON text, by the rules of `read_json`; `place` begins the message."""
     try:
-        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        if not isinstance(content, str):
+            content = content.decode("utf-8-sig")
         value = json.loads(
-            text, parse_constant=_no_constant, object_pairs_hook=_without_contradictions
+            content, parse_constant=_no_constant, object_pairs_hook=_without_contradictions
         )
     except RecursionError:
         refuse(place, "not readable as JSON (nested too deep)", **on_error)
     except ValueError as problem:
         refuse(place, f"not readable as JSON ({said(problem)})", **on_error)
     if not isinstance(value, of):
-        found = _KINDS.get(type(value), "null")
-        refuse(place, f"must hold a JSON {_KINDS[of]}, found {found}", **on_error)
+        noun = _NOUNS.get(type(value), "null")
+        refuse(place, f"must hold a JSON {_NOUNS[of]}, found {noun}", **on_error)
     return value
 
 
@@ -224,16 +251,17 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _without_contradictions(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
+def _without_contradictions(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return the object of JSON pairs; refuse two values for one key."""
+    values = dict(pairs)
     for key, value in pairs:
-        if value != found[key]:
+        if value != values[key]:
             raise ValueError(f"two values for the key {key[:60]!r}")
-    return found
+    return values
 
 
 def read_array(path: str | os.PathLike[str]) -> Any:
-    """Return the array of a ``.npy`` file of at most 4 GiB; Python objects in it are refused."""
+    """Return the array of a ``.npy`` file of at most 4 GiB; Python objects are refused."""
     content = read_bytes(path)
     try:
         return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
@@ -247,33 +275,48 @@ def read_arrays(
     shapes: dict[str, Sequence[int | None]] | None = None,
     **on_error: Unpack[ErrorOptions],
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read a ``.npz`` archive without Python objects, whose checksums are verified.
+    """Read a ``.npz`` archive, whose checksums are verified; Python objects are refused.
 
-    `shapes` are those of the arrays that must be there, with None for any length.
+    Parameters
+    ----------
+    path : path
+        The archive.
+    shapes : dict, optional
+        Array that the archive must have → its shape, with None for any length.
+    **on_error
+        Class of the error, and remedy.
     """
     content = read_bytes(path, **on_error)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(part.file_size for part in archive.infolist()) > N_BYTES:
+            if sum(map(attrgetter("file_size"), archive.infolist())) > N_BYTES:
                 raise ValueError(f"it would take more than {N_BYTES:,} bytes")
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             arrays = dict(stored)
-        if any(isinstance(part, bytes) for part in arrays.values()):
+        if bytes in map(type, arrays.values()):
             raise ValueError("a part is no array")
     except _DAMAGE_OF_ARRAYS as problem:
         refuse(path, f"not readable as an archive of arrays ({said(problem)})", **on_error)
     for name, shape in (shapes or {}).items():
         if name not in arrays:
             refuse(path, f"the array '{name}' is missing", **on_error)
-        found = arrays[name].shape
-        if len(found) != len(shape) or any(
-            n not in (None, m) for n, m in zip(shape, found, strict=True)
-        ):
-            expected = " × ".join("any" if n is None else str(n) for n in shape) or "one number"
-            refuse(
-                path, f"the array '{name}' is of shape {found}, and must be {expected}", **on_error
-            )
+        problem_of_shape = _problem_of_shape(arrays[name].shape, shape)
+        if problem_of_shape:
+            refuse(path, f"the array '{name}' {problem_of_shape}", **on_error)
     return arrays
+
+
+def _problem_of_shape(shape: tuple[int, ...], expected: Sequence[int | None]) -> str:
+    """Tell that a shape is another than expected, with None for any length; "" if right."""
+    lengths = []
+    for length in expected:
+        lengths.append("any" if length is None else str(length))
+    fits = len(shape) == len(expected)
+    for n, length in zip(shape, expected, strict=False):
+        fits = fits and length in (None, n)
+    if fits:
+        return ""
+    return f"is of shape {shape}, and must be {' × '.join(lengths) or 'one number'}"
 
 
 def refuse(

@@ -1,4 +1,4 @@
-"""Registries: entries by name, each made when first asked for, so that to register imports little."""
+"""Registries: entries by name, each made when first asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Randomness keyed by what it is for, never by a global state."""
+"""Derive seeds and random numbers from keys, such as run, epoch and sample; no state is global."""
 
 import hashlib
 import itertools
@@ -13,9 +13,12 @@ _LOW = 0xFFFFFFFF
 
 
 def derive_seed(*keys: int | str) -> int:
-    """Return a 63-bit seed that depends on the keys alone, for instance ``("views", seed, epoch, sample, view)``."""
-    text = "\x1f".join(f"{type(key).__name__[0]}:{key}" for key in keys)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+    """Return a 63-bit seed that depends on the keys alone.
+
+    Examples of keys are ``("views", seed, epoch, sample, view)``; a number and its text differ.
+    """
+    words = "\x1f".join(f"{type(key).__name__[0]}:{key}" for key in keys)
+    return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def derive_generator(*keys: int | str) -> np.random.Generator:
@@ -24,10 +27,24 @@ def derive_generator(*keys: int | str) -> np.random.Generator:
 
 
 def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.ndarray:
-    """Return `n_numbers` uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
+    """Draw uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
 
-    A row depends on the keys and the number of its sample alone. A generator for each sample takes
-    forty times as long.
+    A row depends on the keys and the number of its sample alone. A generator for each sample would
+    take forty times as long.
+
+    Parameters
+    ----------
+    *keys : int or str
+        Purpose of the numbers, as for `derive_seed`.
+    samples : array of int (n,)
+        Number of each sample.
+    n_numbers : int
+        Random numbers of a sample.
+
+    Returns
+    -------
+    array (n, n_numbers)
+        Random numbers.
     """
     (uniforms,) = derive_many_uniforms([keys], samples=samples, n_numbers=[n_numbers])
     return uniforms
@@ -36,7 +53,7 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 def derive_many_uniforms(
     keys: Sequence[Sequence[int | str]], *, samples: ArrayLike, n_numbers: Sequence[int]
 ) -> list[np.ndarray]:
-    """Return `derive_uniforms` of several keys, each with a count of its own, in one computation."""
+    """Draw the numbers of `derive_uniforms` for several keys, with a count each, all at once."""
     numbers = np.asarray(samples).astype(np.uint64)
     n_blocks = -(-np.array(n_numbers) // 4)
     starts = np.cumsum(n_blocks) - n_blocks
@@ -48,29 +65,42 @@ def derive_many_uniforms(
     key_words = np.repeat(seeds, n_blocks)
     words = philox4x32(counters, key=(key_words & np.uint64(_LOW), key_words >> np.uint64(32)))
     uniforms = np.moveaxis(words, 0, -1).reshape(len(numbers), -1) * 2.0**-32
-    firsts = (4 * starts).tolist()
-    return [uniforms[:, first : first + n] for first, n in zip(firsts, n_numbers, strict=True)]
+    of_keys = []
+    for first, n in zip((4 * starts).tolist(), n_numbers, strict=True):
+        of_keys.append(uniforms[:, first : first + n])
+    return of_keys
 
 
 def philox4x32(
     counters: np.ndarray, *, key: tuple[int | np.ndarray, int | np.ndarray]
 ) -> np.ndarray:
-    """Return the random words that belong to `counters`, (4, ...), and `key`, all below 2³²: Philox 4×32, ten rounds.
-
-    A key is two words, or two arrays of them that fit the counters.
+    """Compute random words by Philox 4×32 with ten rounds.
 
     Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section
     3.3.
+
+    Parameters
+    ----------
+    counters : array of uint64 (4, ...)
+        Words below 2³².
+    key : tuple of two int, or of two arrays
+        Words below 2³²; arrays must broadcast to the counters.
+
+    Returns
+    -------
+    array of uint64 (4, ...)
+        Words below 2³².
     """
     low = np.uint64(_LOW)
     high = np.uint64(32)
-    first, second = (np.uint64(multiplier) for multiplier in _MULTIPLIERS)
+    first = np.uint64(_MULTIPLIERS[0])
+    second = np.uint64(_MULTIPLIERS[1])
+    key0 = np.asarray(key[0], dtype=np.uint64)
+    key1 = np.asarray(key[1], dtype=np.uint64)
     c0, c1, c2, c3 = counters
     for round_number in range(10):
-        k0, k1 = (
-            (np.asarray(word, dtype=np.uint64) + np.uint64(round_number * step)) & low
-            for word, step in zip(key, _WEYL, strict=True)
-        )
+        k0 = (key0 + np.uint64(round_number * _WEYL[0])) & low
+        k1 = (key1 + np.uint64(round_number * _WEYL[1])) & low
         product0 = c0 * first
         product1 = c2 * second
         c0 = (product1 >> high) ^ c1 ^ k0

@@ -1,4 +1,4 @@
-"""Typed settings of components, and messages for wrong ones: the dotted key, the rule, and what was found."""
+"""Typed settings of components, and messages for wrong values: dotted key, rule, and value."""
 
 from __future__ import annotations
 
@@ -36,9 +36,14 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
+Fields = dict[str, Any]
+"""Key of a section → annotation and default, ``...`` for none, as `pydantic.create_model` takes."""
+
 _Model = TypeVar("_Model", bound=BaseModel)
 _Component = TypeVar("_Component")
 _Arguments = ParamSpec("_Arguments")
+# Else pydantic searches every module for the source of each derived class, which has none.
+_NO_SOURCE = {"use_attribute_docstrings": False}
 
 
 class Settings(BaseModel):
@@ -91,16 +96,34 @@ def checked(
 @cache
 def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
     """Return the model of a constructor's arguments."""
-    return create_model("Arguments", __base__=Settings, **_fields_of(constructor))
+    return create_model(
+        "Arguments", __base__=Settings, __cls_kwargs__=_NO_SOURCE, **_fields_of(constructor)
+    )
 
 
 def settings_model(
     component: type[object], base: type[_Model], *, key: str, name: str
 ) -> type[_Model]:
-    """Derive the section of a configuration that describes a component: its constructor says what YAML accepts.
+    """Derive the section of a configuration for a component from the component's constructor.
 
     Keys, defaults and rules are the parameters of ``__init__`` and their annotations, after the
-    keys of `base`; the `key` of the section that names the component is `name`.
+    keys of `base`.
+
+    Parameters
+    ----------
+    component : class
+        Component with a written-out constructor.
+    base : class
+        Model with the keys that all such sections have.
+    key : str
+        Key of the section that names the component, such as ``loss``.
+    name : str
+        Value of that key for this component.
+
+    Returns
+    -------
+    class
+        Subclass of `base`, whose fields have the descriptions of the component's docstring.
     """
     return cast(type[_Model], _derive_model(cast(Hashable, component), base, key, name))
 
@@ -115,13 +138,13 @@ def _derive_model(
         described = Field(description=descriptions.get(parameter))
         fields[parameter] = (Annotated[annotation, described], default)
     fields[key] = (Literal[name], name)
-    model = create_model(component.__name__, __base__=base, **fields)
+    model = create_model(component.__name__, __base__=base, __cls_kwargs__=_NO_SOURCE, **fields)
     model.__doc__ = (inspect.getdoc(component) or "").partition("\n\n")[0]
     return model
 
 
 def _parameters_of(component: type[object]) -> dict[str, str]:
-    """Return descriptions of the parameters of a class, by the section Parameters of its docstring."""
+    """Read the descriptions of parameters from a class's docstring."""
     docstring = inspect.getdoc(component) or ""
     _, _, section = docstring.partition("Parameters\n----------\n")
     section = re.split(r"\n\n\w+\n-+\n", section)[0]
@@ -136,22 +159,23 @@ def _parameters_of(component: type[object]) -> dict[str, str]:
     return descriptions
 
 
-def _fields_of(constructor: Callable[..., None]) -> dict[str, Any]:
+def _fields_of(constructor: Callable[..., None]) -> Fields:
     """Return annotation and default of the parameters of a constructor, by their names."""
     annotations = get_type_hints(constructor, include_extras=True)
     _, *parameters = inspect.signature(constructor).parameters.values()
-    fields: dict[str, Any] = {}
+    fields: Fields = {}
     for parameter in parameters:
-        default = ... if parameter.default is parameter.empty else parameter.default
+        default = parameter.default
+        if default is parameter.empty:
+            default = ...
         fields[parameter.name] = (annotations.get(parameter.name, Any), default)
     return fields
 
 
 class KindsInSchema:
-    """Annotate a section for editors: the keys that it has for each name of the component it describes.
+    """Annotate a section for editors with the keys of each component that the section can name.
 
-    `models` are asked for the settings of each name when a JSON schema is made, because those of a
-    loss need PyTorch.
+    `models` is called only when a JSON schema is made, because settings of losses need PyTorch.
 
     Parameters
     ----------
@@ -181,7 +205,7 @@ class KindsInSchema:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return a union that the key discriminates; without it several kinds may fit."""
+        """Return a union of the components' schemas; several may fit unless the key is required."""
         del schema
         choices: list[CoreSchema | tuple[CoreSchema, str]] = []
         for model in self.models().values():
@@ -191,15 +215,32 @@ class KindsInSchema:
         kinds: list[JsonSchemaValue] = handler(core_schema.union_schema(choices))["anyOf"]
         if not self.is_required:
             return {"anyOf": kinds}
-        kinds = [{"allOf": [kind], "required": [self.key]} for kind in kinds]
+        named: list[JsonSchemaValue] = []
+        for kind in kinds:
+            named.append({"allOf": [kind], "required": [self.key]})
         if self.of_user:
             name = {"type": "string", "pattern": ":"}
-            kinds.append({"properties": {self.key: name}, "required": [self.key]})
-        return {"oneOf": kinds}
+            named.append({"properties": {self.key: name}, "required": [self.key]})
+        return {"oneOf": named}
 
 
-def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str) -> _Model:
-    """Return the settings that a mapping describes; all unknown keys and wrong values are one error of `source`."""
+def settings_from(model: type[_Model], given: Mapping[str, object], *, source: str) -> _Model:
+    """Return the settings that a mapping describes.
+
+    Parameters
+    ----------
+    model : class
+        Type of the settings.
+    given : mapping
+        Keys and values.
+    source : str
+        Name of the file or section, with which messages begin.
+
+    Raises
+    ------
+    ConfigError
+        Naming all unknown keys and wrong values.
+    """
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
@@ -207,15 +248,16 @@ def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str)
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], *, source: str) -> ConfigError:
-    """Return the error to raise for what pydantic found."""
-    lines = [
-        line if line[0] != ":" else f"the configuration{line}" for line in _lines(error, model)
-    ]
+    """Turn an error of pydantic into one that names every wrong key of the source."""
+    lines = []
+    for line in _lines(error, model):
+        if line[0] == ":":
+            line = f"the configuration{line}"
+        lines.append(line)
     if len(lines) == 1:
         return ConfigError(f"{source}: {lines[0]}")
-    return ConfigError(
-        f"{source}: {len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines)
-    )
+    listed = "\n  ".join(lines)
+    return ConfigError(f"{source}: {len(lines)} problems\n  {listed}")
 
 
 def choose(
@@ -227,35 +269,43 @@ def choose(
     default: str | None = None,
     from_json: bool = False,
 ) -> BaseModel:
-    """Return a section as the settings of the component that one of its keys names; settings stay as they are.
+    """Return a section as the settings of the component that one of its keys names.
 
-    `find` returns the settings of a name, or None; `names` are those that a message offers;
-    `from_json` says that lists are read as tuples.
+    Parameters
+    ----------
+    given : mapping or model
+        The section; settings are returned unchanged.
+    key : str
+        Key that names the component, such as ``loss``.
+    names : sequence of str
+        Names that a message offers.
+    find : function
+        Returns the model of a name, or None.
+    default : str, optional
+        Name of a section without the key.
+    from_json : bool
+        Read lists as tuples.
     """
     if isinstance(given, BaseModel):
         return given
-    name = given.get(key, default) if isinstance(given, Mapping) else None
+    rule = f": must be a section with the key '{key}', which is one of {one_of(names)}"
+    if not isinstance(given, Mapping):
+        raise _explained([f"{rule}, found {_shown(given)}."])
+    name = given.get(key, default)
     if name is None:
-        found = "" if isinstance(given, Mapping) else f", found {_shown(given)}"
-        raise _explained(
-            [f": must be a section with the key '{key}', which is one of {one_of(names)}{found}."]
-        )
-    model = find(name) if isinstance(name, str) else None
+        raise _explained([f"{rule}."])
+    model = None
+    if isinstance(name, str):
+        model = find(name)
     if model is None:
-        raise _explained(
-            [
-                f"{key}: must be one of {one_of(names)}, found {name!r}.{suggestion(str(name), names)}"
-            ]
-        )
-    content = dict(
-        given
-    )  # a name that was not given is not filled in: `model_fields_set` must not hold it
+        near = suggestion(str(name), names)
+        raise _explained([f"{key}: must be one of {one_of(names)}, found {name!r}.{near}"])
+    # A default name is not filled in: `model_fields_set` must not hold the key.
+    content = dict(given)
     try:
-        return (
-            model.model_validate_json(json.dumps(content), strict=True)
-            if from_json
-            else model(**content)
-        )
+        if from_json:
+            return model.model_validate_json(json.dumps(content), strict=True)
+        return model(**content)
     except ValidationError as error:
         raise _explained(_lines(error, model)) from None
 
@@ -266,74 +316,101 @@ def _explained(lines: list[str]) -> PydanticCustomError:
 
 
 def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """Return one line for each problem: its dotted key, the rule, and what was found."""
-    found = error.errors()
-    above = {each["loc"][:depth] for each in found for depth in range(len(each["loc"]))}
+    """Return a line for each problem: dotted key, rule, and wrong value."""
+    problems = error.errors()
+    sections = set()
+    for problem in problems:
+        for depth in range(len(problem["loc"])):
+            sections.add(problem["loc"][:depth])
     lines: dict[str, None] = {}
     offered: set[tuple[str, ...]] = set()
-    for each in found:
-        where = ".".join(map(str, each["loc"]))
-        if each["type"] == "explained":
-            lines |= dict.fromkeys(
-                f"{where}{'' if line[0] == ':' else '.'}{line}" for line in each["ctx"]["lines"]
-            )
-        elif each["type"] == "extra_forbidden":
-            keys = _keys_beside(each["loc"], model)
-            near = suggestion(str(each["loc"][-1]), keys)
-            # The keys of a section are listed once, however many wrong ones it has.
-            allowed = "" if tuple(keys) in offered else f" Allowed keys: {one_of(keys)}."
-            lines[f"{where}: unknown key.{near}{allowed}"] = None
-            offered.add(tuple(keys))
-        elif each["type"] == "missing" and isinstance(
-            each["loc"][-1], int
-        ):  # of a list with a fixed length
-            key = ".".join(map(str, each["loc"][:-1]))
-            lines[f"{key}: more values are needed, found {_shown(each['input'])}."] = None
-        elif (
-            each["type"] != "too_short" or each["loc"] not in above
-        ):  # a list whose items are wrong counts as empty
-            lines[f"{where}: {_rule(each)}"] = None
+    for problem in problems:
+        keys = problem["loc"]
+        if problem["type"] == "explained":
+            lines |= dict.fromkeys(_lines_of_section(problem))
+        elif problem["type"] == "extra_forbidden":
+            allowed = tuple(_keys_beside(keys, model))
+            lines[_unknown_key(keys, allowed, is_offered=allowed in offered)] = None
+            offered.add(allowed)
+        elif problem["type"] == "missing" and isinstance(keys[-1], int):  # of a list's fixed length
+            shown = _shown(problem["input"])
+            lines[f"{_dotted(keys[:-1])}: more values are needed, found {shown}."] = None
+        # A list whose items are wrong counts as empty.
+        elif problem["type"] != "too_short" or keys not in sections:
+            lines[f"{_dotted(keys)}: {_rule(problem)}"] = None
     return list(lines)
 
 
+def _dotted(keys: Sequence[str | int]) -> str:
+    return ".".join(map(str, keys))
+
+
+def _lines_of_section(problem: ErrorDetails) -> Iterator[str]:
+    """Yield the lines of `_explained` with the keys that lead to the section."""
+    section = _dotted(problem["loc"])
+    for line in problem["ctx"]["lines"]:
+        if line[0] == ":":
+            yield f"{section}{line}"
+        else:
+            yield f"{section}.{line}"
+
+
+def _unknown_key(keys: Sequence[str | int], allowed: Sequence[str], *, is_offered: bool) -> str:
+    """Return the line for an unknown key; the keys of a section are listed once."""
+    line = f"{_dotted(keys)}: unknown key.{suggestion(str(keys[-1]), allowed)}"
+    if is_offered:
+        return line
+    return f"{line} Allowed keys: {one_of(allowed)}."
+
+
 def _rule(error: ErrorDetails) -> str:
-    """Return pydantic's rule with what was found, and the likely name where names are allowed."""
+    """Return pydantic's rule with the wrong value, and a near name where names are allowed."""
     rule = error["msg"].removeprefix("Value error, ").removesuffix(".")
     rule = re.sub(r"^(Input|List|Tuple|String) should ", "must ", rule)
     rule = re.sub("a valid (array|tuple)", "a list", rule).replace(" after validation, not 0", "")
     if error["type"] == "missing":
         return "missing."
+    # A rule on several keys names their values.
     if error["type"] == "value_error" and ("got " in rule or isinstance(error["input"], Mapping)):
-        return (
-            rule if rule.endswith("?") else f"{rule}."
-        )  # a rule about several keys names the values itself
-    names = re.findall(r"'([^']*)'", rule)
-    near = suggestion(error["input"], names) if isinstance(error["input"], str) else ""
+        if rule.endswith("?"):
+            return rule
+        return f"{rule}."
+    near = ""
+    if isinstance(error["input"], str):
+        near = suggestion(error["input"], re.findall(r"'([^']*)'", rule))
     return f"{rule}, found {_shown(error['input'])}.{near}"
 
 
 def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
     """Return the keys of the models that hold the last key of a location."""
     models = [model]
-    for part in loc[:-1]:
-        fields = [each.model_fields[part] for each in models if part in each.model_fields]
-        models = [
-            each for field in fields for each in _models_in(field.annotation)
-        ] or models  # a key of a mapping
-    return list(dict.fromkeys(key for each in models for key in each.model_fields))
+    for key in loc[:-1]:
+        inner: list[type[BaseModel]] = []
+        for outer in models:
+            if key in outer.model_fields:
+                inner += _models_in(outer.model_fields[str(key)].annotation)
+        models = inner or models  # without inner models, a key of a mapping
+    keys: dict[str, None] = {}
+    for holder in models:
+        keys |= dict.fromkeys(holder.model_fields)
+    return list(keys)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the models that an annotation holds."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for part in get_args(annotation):
-        yield from _models_in(part)
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
 
 
-def _shown(value: Any) -> str:
-    """Return a value as it is written in a configuration, at most 80 characters."""
-    text = (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-    )
-    return text if len(text) <= 80 else text[:77] + "…"
+def _shown(value: object) -> str:
+    """Return a value as a configuration spells values, at most 80 characters."""
+    shown = repr(value)
+    if value is None:
+        shown = "null"
+    if isinstance(value, bool):
+        shown = str(value).lower()
+    if len(shown) > 80:
+        return shown[:77] + "…"
+    return shown

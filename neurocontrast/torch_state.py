@@ -1,4 +1,4 @@
-"""PyTorch's global switches as they are in a new process, whatever the caller's program has set."""
+"""Run functions with PyTorch's global switches as in a new process, whatever the caller has set."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,9 +12,12 @@ _Value = TypeVar("_Value")
 
 @contextmanager
 def default_torch_state(*, keep_device: bool = False) -> Iterator[None]:
-    """Compute in float32 on the CPU, with gradients, without autocast; restore the caller's choice.
+    """Set float32, the CPU, gradients and no autocast; restore the caller's choice at the end.
 
-    With `keep_device` the default device stays: a network built on ``meta`` has shapes alone.
+    Parameters
+    ----------
+    keep_device : bool
+        Keep the caller's default device: a network built on ``meta`` has shapes alone.
     """
     torch = sys.modules.get("torch")
     if torch is None:  # nothing can be set yet
@@ -53,8 +56,8 @@ def _within(
 ) -> Callable[_Parameters, _Value]:
     """Enter `default_torch_state` for each call of a function.
 
-    Its context manager decorates as well, but from a frame of `contextlib`, at which `warn_caller`
-    would take the user's program to begin.
+    The context manager could be the decorator, but would call from a frame of `contextlib`, which
+    `warn_caller` would take for the user's program.
     """
 
     @wraps(function)

@@ -19,7 +19,7 @@ from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.evaluation.measure.learning import draw_of_split
 from neurocontrast.evaluation.measure.significance import permuted_labels
 from neurocontrast.evaluation.measure.uncertainty import resample_counts
-from neurocontrast.evaluation.plan.models.model import split_seed
+from neurocontrast.evaluation.plan.plan import split_seed
 from neurocontrast.evaluation.probes.estimators import fit_own
 from neurocontrast.evaluation.rows import draw_subjects
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split

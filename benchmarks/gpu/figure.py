@@ -26,7 +26,8 @@ from neurocontrast.config import load_config
 from neurocontrast.encoders import build_model
 from neurocontrast.kernels import Categorical
 from neurocontrast.natural import RandImageViewd
-from neurocontrast.natural.pictures import open_files, read_cifar
+from neurocontrast.natural.archives import open_files
+from neurocontrast.natural.formats import read_cifar
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData
 from neurocontrast.training.position import Position

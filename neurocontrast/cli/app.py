@@ -1,7 +1,7 @@
 """The Typer application and how it ends: exit codes and messages."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,19 +25,20 @@ from neurocontrast.exceptions import (
 )
 
 _INTERRUPTED = 130
-_OPTIONS: dict[str, Any] = {
-    "no_args_is_help": True,
-    "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 
 
-def _group(name: str, about: str, commands: Mapping[str, Callable[..., Result]]) -> typer.Typer:
-    """Return commands by their names, with a help that is also shown when none is given."""
-    made = typer.Typer(name=name, help=about, **_OPTIONS)
-    for each, function in commands.items():
-        made.command(each)(command(function))
-    return made
+def _group(name: str, help: str, commands: Mapping[str, Callable[..., Result]]) -> typer.Typer:
+    """Group commands by their names, with a help that is also shown when none is given."""
+    group = typer.Typer(
+        name=name,
+        help=help,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for word, function in commands.items():
+        group.command(word)(command(function))
+    return group
 
 
 _BEFORE_TRAINING = (
@@ -49,15 +50,17 @@ _BEFORE_TRAINING = (
     data.check,
 )
 _FROM_TRAINING_ON = (
-    *(
-        network.pretrain,
-        network.embed,
-        evaluation.join,
-        evaluation.evaluate,
-        network.finetune,
-        evaluation.predict,
-    ),
-    *(network.explain, evaluation.report, evaluation.compare, network.bundle, network.doctor),
+    network.pretrain,
+    network.embed,
+    evaluation.join,
+    evaluation.evaluate,
+    network.finetune,
+    evaluation.predict,
+    network.explain,
+    evaluation.report,
+    evaluation.compare,
+    network.bundle,
+    network.doctor,
 )
 _WEIGHTS: dict[str, Callable[..., Result]] = {
     "import": network.import_weights,

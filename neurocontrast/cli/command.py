@@ -101,7 +101,7 @@ class Configured(Given):
         ),
     ] = None
 
-    def resolve(self, *, check_objective: bool = False, **sections: Mapping[str, Any]) -> Config:
+    def resolve(self, *, check_objective: bool = False, **sections: Mapping[str, object]) -> Config:
         """Return the configuration: the file, then ``--set``, then the command's own options.
 
         Each section has the values of its keys as Typer gives them; None is an option that was not
@@ -242,7 +242,7 @@ _WIDTH_OF_LINES = 400
 class Result:
     """What a command ends with."""
 
-    facts: Mapping[str, Any] = field(default_factory=dict)  # for programs, JSON-ready
+    facts: Mapping[str, object] = field(default_factory=dict)  # for programs, JSON-ready
     title: str = ""
     table: pd.DataFrame | None = None  # for people; numbers are shown with three digits
     notes: list[str] = field(default_factory=list)
@@ -273,7 +273,7 @@ def as_json_text(content: object, *, indent: int | None = None) -> str:
     return json.dumps(content, indent=indent, ensure_ascii=is_escaped, default=str)
 
 
-def print_line(content: Mapping[str, Any]) -> None:
+def print_line(content: Mapping[str, object]) -> None:
     """Print an object as one line of JSON, at once."""
     print(as_json_text(content), flush=True)
 

@@ -81,15 +81,17 @@ def images(
 
     Splits are chosen in the section 'images' of the configuration, or by --set.
     """
-    options = {
+    images: dict[str, object] = {
         "dataset": dataset,
         "source": source,
         "size": size,
         "background": background,
         "seed": seed,
+        "n_train": n_train,
+        "n_validation": n_validation,
+        "n_test": n_test,
     }
-    sizes = {"n_train": n_train, "n_validation": n_validation, "n_test": n_test}
-    settings = given.resolve(images=options | sizes).images
+    settings = given.resolve(images=images).images
     return _cohort_result(
         neurocontrast.prepare_images(out, settings, overwrite=overwrite, progress=given.progress)
     )

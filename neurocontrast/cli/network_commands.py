@@ -1,6 +1,6 @@
 """The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`, `weights …`."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,7 @@ from neurocontrast.cli.command import (
     option,
 )
 from neurocontrast.cli.evaluation_commands import evaluation_of, evaluation_result
+from neurocontrast.documents.bundle import BundleMetadata
 from neurocontrast.documents.explanation import EXPLANATION_FILE, ExplanationRecord, TopRegion
 from neurocontrast.reading import read_json
 
@@ -243,23 +244,26 @@ def bundle(
 ) -> Result:
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle."""
     folder = neurocontrast.bundle(**given.options)
-    about = read_json(folder / "configs" / "metadata.json")
+    file = folder / "configs" / "metadata.json"
+    metadata = BundleMetadata.of(read_json(file), file)
     run_it = "python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
     notes = [f"Next, in {folder}: {run_it}"]
     if find_spec("fire") is None:
         notes.insert(0, "That command of MONAI needs fire: pip install 'neurocontrast[serving]'.")
-    n_features = about["network_data_format"]["outputs"]["pred"]["num_channels"]
-    return Result(
-        {"task": about["task"], "n_features": n_features}, about["task"], notes=notes, path=folder
-    )
+    n_features = metadata.network_data_format.outputs.pred.num_channels
+    facts = {"task": metadata.task, "n_features": n_features}
+    return Result(facts, metadata.task, notes=notes, path=folder)
 
 
 def doctor(given: Configured, participants: _RunTable = None, skip: _SkipUnlisted = None) -> Result:
     """Show versions, devices, and all that `pretrain` would refuse (writes nothing)."""
     data = {"participants": participants, "skip_unreadable": skip}
     settings = given.resolve(check_objective=True, data=data)
-    found = neurocontrast.doctor(settings)
-    return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)
+    diagnosis = neurocontrast.doctor(settings)
+    exit_code = 0
+    if diagnosis.problems:
+        exit_code = 2
+    return Result(diagnosis.content(), notes=[diagnosis.to_text()], exit_code=exit_code)
 
 
 def import_weights(
@@ -271,21 +275,19 @@ def import_weights(
     out: Annotated[Path, option("Folder to write, which embed and pretrain --init take as a run.")],
 ) -> Result:
     """Import weights of another program; tensors that do not fit are listed, and no code is run."""
+    from neurocontrast.encoders.weights import read_contract
+
     folder = neurocontrast.import_weights(
         file, architecture=architecture, out=out, config=given.resolve(), progress=given.progress
     )
-    about = read_json(folder / "encoder.json")
-    facts = {key: about[key] for key in ("imported", "n_features", "n_channels", "preprocessing")}
-    title = f"{about['imported']['title']}: {about['n_features']:,} features"
-    following = (
-        "embed",
-        folder,
-        "--participants",
-        "PARTICIPANTS.tsv",
-        "--out",
-        "embeddings.parquet",
-    )
-    return Result({**facts, "has_head": "head" in about}, title, next=following, path=folder)
+    contract = read_contract(folder)
+    content = contract.content()
+    facts = {key: content[key] for key in ("imported", "n_features", "n_channels", "preprocessing")}
+    facts["has_head"] = contract.head is not None
+    title = f"{contract.n_features:,} features"
+    if contract.imported is not None:
+        title = f"{contract.imported.title}: {title}"
+    return Result(facts, title, next=_following(folder), path=folder)
 
 
 def export_weights(

@@ -2,14 +2,15 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import torch
 
 from neurocontrast.data.cohort import columns_of
+from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.documents.encoder import EncoderDescription
@@ -26,7 +27,7 @@ from neurocontrast.evaluation.probes.members import check_same_members
 from neurocontrast.evaluation.probes.members import members_of as members_of_table
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
-from neurocontrast.provenance import Description, version
+from neurocontrast.provenance import version
 from neurocontrast.runs.folder import find_provenance
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -182,22 +183,48 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
     return f"{of_weights}\n\n---\n\nThe code of neurocontrast {version()}:\n\n{of_code.strip()}\n"
 
 
-def _samples_of(source: Brains) -> dict[str, Any]:
-    """Return what a bundle's encoder is given, for the templates; only measures have `measures`."""
+@dataclass(frozen=True)
+class _Samples:
+    """Samples of a bundle's encoder, for the templates."""
+
+    channels: tuple[str, ...]
+    """Channels of a scan, or regional measures."""
+    shape: tuple[int, ...]
+    columns: tuple[str, ...] = ()
+    """Columns of a table with the files of a scan; none of measures."""
+    is_resampled: bool = False
+    measures: MeasuresContract | None = None
+    """Standardisation of measures; None of scans."""
+
+
+@dataclass(frozen=True)
+class _AllSamples:
+    """Samples of all encoders of a run, for the model card."""
+
+    channels: list[str]
+    columns: list[str]
+    shapes: list[str]
+    is_resampled: bool
+    """Whether every scan is resampled."""
+    is_alike: bool
+    """Whether all encoders read the same columns."""
+    max_missing: float
+    """Smallest share of measures that a person may lack."""
+
+
+def _samples_of(source: Brains) -> _Samples:
+    """Describe the samples of an encoder."""
     if isinstance(source, RegionalMeasures):
-        return {"measures": source.known, "channels": source.known.columns, "shape": (1,)}
+        return _Samples(source.known.columns, (1,), measures=source.known)
     channels = source.channels or ("t1",)
-    how = source.transforms
-    shown = {"is_resampled": isinstance(how, Preprocessing) and how.spacing_mm is not None}
-    return shown | {
-        "channels": channels,
-        "columns": columns_of(channels),
-        "shape": how.image_shape[1:],
-    }
+    transforms = source.transforms
+    is_resampled = isinstance(transforms, Preprocessing) and transforms.spacing_mm is not None
+    shape = transforms.image_shape[1:]
+    return _Samples(channels, shape, columns_of(channels), is_resampled)
 
 
-def _samples_of_all(sources: Sequence[Brains]) -> Description:
-    """Return all that the encoders of a run are given, for the model card."""
+def _samples_of_all(sources: Sequence[Brains]) -> _AllSamples:
+    """Describe the samples of all encoders of a run."""
     channels = dict[str, None]()
     columns = dict[str, None]()
     shapes = dict[str, None]()
@@ -206,19 +233,19 @@ def _samples_of_all(sources: Sequence[Brains]) -> Description:
     alike = set[tuple[str, ...]]()
     for source in sources:
         samples = _samples_of(source)
-        channels |= dict.fromkeys(samples["channels"])
+        channels |= dict.fromkeys(samples.channels)
         if isinstance(source, RegionalMeasures):
             shares.append(source.known.max_missing)
             continue
-        columns |= dict.fromkeys(samples["columns"])
-        alike.add(samples["columns"])
-        shapes[" × ".join(map(str, samples["shape"]))] = None
-        resampled.append(samples["is_resampled"])
-    return {
-        "channels": list(channels),
-        "columns": list(columns),
-        "shapes": list(shapes),
-        "is_resampled": all(resampled),
-        "is_alike": len(alike) < 2,
-        "max_missing": min(shares, default=0.0),
-    }
+        columns |= dict.fromkeys(samples.columns)
+        alike.add(samples.columns)
+        shapes[" × ".join(map(str, samples.shape))] = None
+        resampled.append(samples.is_resampled)
+    return _AllSamples(
+        channels=list(channels),
+        columns=list(columns),
+        shapes=list(shapes),
+        is_resampled=all(resampled),
+        is_alike=len(alike) < 2,
+        max_missing=min(shares, default=0.0),
+    )

@@ -32,6 +32,7 @@ from neurocontrast.data.quality import (
 from neurocontrast.data.settings import MeasureDataSettings
 from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import Json
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import Progress
@@ -73,29 +74,25 @@ class CheckReport:
         """Whether there is no problem."""
         return not self.problems.found
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Return the report as JSON-ready values."""
-        return {
+        facts: Json = {
             "passed": self.passed,
             "n_scans": self.n_scans,
             "n_subjects": self.n_subjects,
             "problems": [problem._asdict() for problem in self.problems.found],
             "warnings": list(self.warnings),
-            **({} if self.phi is None else {"phi": self.phi}),
-            **({} if self.good is None else {"good": str(self.good)}),
-            **self._facts_of_measures(),
-            "summary": json.loads(self.summary.to_json(orient="index")),
         }
-
-    def _facts_of_measures(self) -> dict[str, object]:
-        """Return the measures that were checked, where they were."""
-        if self.measures is None:
-            return {}
-        return {
-            "n_measures": self.measures.n_measures,
-            "atlas": self.measures.atlas,
-            "software": self.measures.software,
-        }
+        if self.phi is not None:
+            facts["phi"] = self.phi
+        if self.good is not None:
+            facts["good"] = str(self.good)
+        if self.measures is not None:
+            facts["n_measures"] = self.measures.n_measures
+            facts["atlas"] = self.measures.atlas
+            facts["software"] = self.measures.software
+        facts["summary"] = json.loads(self.summary.to_json(orient="index"))
+        return facts
 
     def __str__(self) -> str:
         return self.to_text()

@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from neurocontrast.data.sources import RegionalMeasures, Source, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.documents.document import content_of
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
+from neurocontrast.documents.info import FlowStep
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.readers import (
     Reading,
@@ -188,8 +188,8 @@ def _leave_out(
     return [replace(reading, cohort=without(reading.cohort, names)) for reading in usable], skipped
 
 
-def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
-    """Return how many scans and subjects were listed, and how many were left out for what reason."""
+def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[FlowStep]:
+    """Count the scans and subjects that were listed, and that were left out, by reason."""
     unchosen = without(listed, set(chosen.names()))
     unreadable = without(chosen, set(read.names()))
     steps = [
@@ -197,13 +197,10 @@ def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
         ("excluded", unchosen, "not selected by embedding.where"),
         ("excluded", unreadable, "cannot be used (data.skip_unreadable)"),
     ]
-    return [
-        {
-            "step": step,
-            "n_scans": len(rows),
-            "n_subjects": rows.table["subject_id"].nunique(),
-            "reason": reason,
-        }
-        for step, rows, reason in steps
-        if len(rows)
-    ]
+    flow = []
+    for step, rows, reason in steps:
+        if len(rows):
+            n_subjects = int(rows.table["subject_id"].nunique())
+            counted = FlowStep(step=step, n_scans=len(rows), n_subjects=n_subjects, reason=reason)
+            flow.append(counted)
+    return flow

@@ -19,7 +19,8 @@ from neurocontrast.evaluation.fit.fits import fit
 from neurocontrast.evaluation.measure import measure
 from neurocontrast.evaluation.measure.writing import write_evaluation
 from neurocontrast.exceptions import ConfigError, one_of
-from neurocontrast.files import check_output_folder, hold
+from neurocontrast.files import check_output_folder
+from neurocontrast.locks import hold
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import Progress
 from neurocontrast.reporting.findings import FINDINGS
@@ -103,10 +104,10 @@ def finetune(
     progress = as_progress(progress)
     settings = as_config({} if config is None else config)
     folder = Path(out)
-    given = (
-        settings.evaluation.model_dump() | options | ({} if target is None else {"target": target})
-    )
-    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    evaluation = settings.evaluation.model_dump() | options
+    if target is not None:
+        evaluation["target"] = target
+    chosen = settings_from(EvaluationSettings, evaluation, source="evaluation")
     usual = EvaluationSettings()
     found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
     found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines

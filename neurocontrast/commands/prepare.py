@@ -18,8 +18,9 @@ from neurocontrast.display import as_progress
 from neurocontrast.documents.environment import Environment
 from neurocontrast.documents.prepared import CohortTable, PrepareRecord, ScanMeasures
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_writable, digest_of_file, hold, write_json, write_table
+from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.lazy import require
+from neurocontrast.locks import hold
 from neurocontrast.parallel.workers import check_n_workers, map_files
 from neurocontrast.prepare.records import (
     IMAGES,

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 from monai.transforms import Compose, Transform
@@ -22,6 +21,7 @@ from neurocontrast.runs.members import train_members
 from neurocontrast.runs.run import Run
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.training.signals import suspending
+from neurocontrast.transforms.views import Sample
 
 
 class PretrainingRun(Written):
@@ -70,7 +70,7 @@ def pretrain(
     participants: AnyTable | None = None,
     resume: bool = False,
     transforms: Compose | Sequence[Transform] | None = None,
-    augment: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+    augment: Callable[[Sample], Mapping[str, object]] | None = None,
     progress: Progress | bool | None = None,
 ) -> PretrainingRun:
     """Pretrain an encoder on a cohort's scans, or images, and metadata, and return the run directory.

@@ -10,6 +10,7 @@ import pandas as pd
 from neurocontrast.commands.written import WrittenFigures
 from neurocontrast.data.listing import read_table
 from neurocontrast.display import as_progress
+from neurocontrast.documents.document import Json
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import (
     atomic_folder,
@@ -187,7 +188,7 @@ def compare(
         "confidence_level": confidence_level,
         "seed": seed,
     }
-    summary: dict[str, Any] = {
+    summary: Json = {
         **describe_comparison(loaded),
         "environment": describe_environment(),
         **how,

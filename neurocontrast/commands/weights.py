@@ -21,7 +21,12 @@ from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
 from neurocontrast.display import as_progress
 from neurocontrast.documents.answer import KnownAnswer, Ranges
-from neurocontrast.documents.encoder import EncoderContract, EncoderDescription
+from neurocontrast.documents.encoder import (
+    EncoderContract,
+    EncoderDescription,
+    ImportedWeights,
+    WeightsFile,
+)
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
 from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
@@ -147,12 +152,13 @@ def import_weights(
         **source.contract().content(),
         "objective": None if objective is None else describe_objective(objective, {}),
         "simulated": False,
-        "imported": {
-            "file": path.name,
-            "sha256": digest_of_file(path),
-            "architecture": architecture,
-        }
-        | {"title": known.title, "citation": known.citation},
+        "imported": ImportedWeights(
+            file=path.name,
+            sha256=digest_of_file(path),
+            architecture=architecture,
+            title=known.title,
+            citation=known.citation,
+        ),
     }
     with atomic_folder(folder) as temporary:
         save_encoder(
@@ -438,7 +444,7 @@ def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progr
             (member / _STATE).write_bytes(state)
             if (network.folder / ANSWER).is_file():
                 shutil.copyfile(network.folder / ANSWER, member / ANSWER)
-            of_state = {"file": _STATE, "sha256": hashlib.sha256(state).hexdigest()}
+            of_state = WeightsFile(file=_STATE, sha256=hashlib.sha256(state).hexdigest())
             copy_encoder(network.folder, network.contract.with_keys(exported=of_state), member)
         write_members(folder, read_record(run))
     return target

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from neurocontrast.documents.document import Json
 
 EXTENDS = "extends"
 _WHOLE = ("objective",)
@@ -14,8 +15,8 @@ _SECTION = re.compile(r"(\w+):")
 _KEY = re.compile(r"  (\w+):")
 
 
-def extend(base: Mapping[str, Any], differences: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sections of a base with the keys that differ; the section `objective` is replaced whole.
+def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Json:
+    """Return the sections of a base with the keys that differ, and `objective` replaced whole.
 
     Examples
     --------

@@ -28,15 +28,15 @@ from neurocontrast.config.schema import (
     kind_of_section,
     with_defaults_of_kind,
 )
+from neurocontrast.documents.document import Json
 from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import write_text
 from neurocontrast.reading import DAMAGE, NO_FILE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
-AnyConfig: TypeAlias = Config | Mapping[str, Any] | str | os.PathLike[str]
+AnyConfig: TypeAlias = Config | Mapping[str, object] | str | os.PathLike[str]
 """Configuration as every command takes it: sections, or the file or name of a recipe."""
 _Counts: TypeAlias = dict[int, int]
-_Content: TypeAlias = dict[str, Any]
 _PATHS = (
     ("data", "participants"),
     ("data", "measures"),
@@ -54,7 +54,7 @@ def load_config(
     path: str | os.PathLike[str] | Mapping[str, object] | None = None,
     overrides: Sequence[str] = (),
     *,
-    sections: Mapping[str, Mapping[str, Any]] | None = None,
+    sections: Mapping[str, Mapping[str, object]] | None = None,
     check_objective: bool = True,
 ) -> Config:
     """Load a configuration file, and return the whole configuration; all wrong keys and values are one `ConfigError`.
@@ -80,9 +80,10 @@ def load_config(
     for override in sorted(overrides, key=lambda each: not each.replace(" ", "").startswith(_KIND)):
         content = _override(content, override)
     for name, values in (sections or {}).items():
-        given = {key: value for key, value in values.items() if value is not None}
-        if given and isinstance(content.get(name) or {}, Mapping):
-            content = {**content, name: {**(content.get(name) or {}), **given}}
+        stated = {key: value for key, value in values.items() if value is not None}
+        section = content.get(name) or {}
+        if stated and isinstance(section, Mapping):
+            content = {**content, name: {**section, **stated}}
     source = "configuration"
     if isinstance(path, str | os.PathLike):
         source = os.fspath(path)
@@ -96,7 +97,7 @@ def load_config(
         raise
 
 
-def _content_given(config: object) -> _Content:
+def _content_given(config: object) -> Json:
     """Return the sections of a configuration: of a file, a recipe's name or a mapping."""
     if config is None:
         return {}
@@ -131,7 +132,7 @@ def write_config(path: Path, config: Config) -> None:
     )
 
 
-def _content_of(config: Config) -> dict[str, Any]:
+def _content_of(config: Config) -> Json:
     """Return every key of a configuration, with absolute paths."""
     content = config.model_dump(mode="json")
     for section, key in _PATHS:
@@ -154,7 +155,7 @@ def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> 
     ]
 
 
-def _override(content: _Content, override: str) -> _Content:
+def _override(content: Json, override: str) -> Json:
     key, equals, text = override.partition("=")
     *above, last = parts = key.strip().split(".")
     if not equals or not all(parts):
@@ -181,7 +182,7 @@ def _override(content: _Content, override: str) -> _Content:
     return changed
 
 
-def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
+def _place(part: str, values: Json | list[object], override: str) -> Any:
     """Return the key of a mapping, or the position in a list."""
     if isinstance(values, dict):
         return part
@@ -208,7 +209,7 @@ def _refuse_tables(content: object, *, source: str, key: str = "") -> None:
             _refuse_tables(value, source=source, key=key)
 
 
-def _validate(content: _Content, *, source: str, check_objective: bool = True) -> Config:
+def _validate(content: Json, *, source: str, check_objective: bool = True) -> Config:
     _check_size(content, source=source)
     _refuse_tables(content, source=source)
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is
@@ -330,7 +331,7 @@ for _tag, _pattern in _SCALARS.items():
     )
 
 
-def read_yaml(path: Path) -> _Content:
+def read_yaml(path: Path) -> Json:
     """Read a configuration file as a mapping; errors name the file and, if known, the line."""
     if problem_of_place(path) == NO_FILE:
         near = (
@@ -349,12 +350,12 @@ def read_yaml(path: Path) -> _Content:
     return content
 
 
-def read_config(path: Path) -> _Content:
+def read_config(path: Path) -> Json:
     """Read a configuration file; where it extends a recipe or another file, join what differs to that one's keys."""
     return _with_base(read_yaml(path), source=str(path), folder=path.parent, above=[path.resolve()])
 
 
-def _with_base(content: _Content, *, source: str, folder: Path, above: list[Path]) -> _Content:
+def _with_base(content: Json, *, source: str, folder: Path, above: list[Path]) -> Json:
     """Return a content with the sections that it extends; `above` are the files that led to this one."""
     if EXTENDS not in content:
         return content

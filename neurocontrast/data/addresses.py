@@ -1,4 +1,4 @@
-"""Addresses of one sample in a file of many, such as ``images.npy#17`` in a column ``path``."""
+"""Addresses of samples in files of many, such as ``images.npy#17`` in a column ``path``."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def address_of(path: str) -> Address | None:
 
 
 class SampleFinder:
-    """Finder of samples by their addresses, which keeps files open."""
+    """Finder of samples by their addresses, which opens each file once."""
 
     def __init__(self) -> None:
         self._finders: dict[str, Callable[[str], str]] = {}
 
     def problem_of(self, path: str, address: Address) -> str:
-        """Return why the sample at an address cannot be used, or ""."""
+        """Return why the sample at an address cannot be used; "" for a usable sample."""
         if address.kind not in self._finders:
             self._finders[address.kind] = address.new_finder()
         return self._finders[address.kind](path)

@@ -1,4 +1,4 @@
-"""Kinds of samples beside scans and regional measures, registered by their own rooms."""
+"""Kinds of samples beside scans and measures of brains, each registered by its own room."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SampleKind(ABC):
     def inspect(
         self, cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress
     ) -> tuple[str, ...]:
-        """Return doubts about samples, and add faults of samples to `problems`.
+        """Return doubts about samples, and add errors to `problems`.
 
         `deep` reads the whole content of each sample.
         """

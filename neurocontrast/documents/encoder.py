@@ -107,6 +107,16 @@ class Start(Document):
     """Whether all people are known whom the weights learned from."""
 
 
+class ImportedWeights(Document):
+    """Section ``imported``: the file of another program that weights were taken from."""
+
+    file: str = ""
+    sha256: str | None = None
+    architecture: str = ""
+    title: str = ""
+    citation: str = ""
+
+
 class EncoderDescription(Samples):
     """Description of an encoder, with or without weights, or of several together."""
 
@@ -128,8 +138,8 @@ class EncoderDescription(Samples):
     epochs: int | None = None
     simulated: bool = False
     licence: str | None = None
-    imported: Json | None = None
-    """File, architecture and source of weights that came from another program."""
+    imported: ImportedWeights | None = None
+    """None of weights that this package trained."""
 
 
 class EncoderContract(EncoderDescription):

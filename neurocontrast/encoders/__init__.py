@@ -1,4 +1,4 @@
-"""Networks that turn a volume or an image into a representation, their projection heads, and their weight files."""
+"""Encode volumes, images or measures by networks, and keep their weights in files."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ _PLACES = {
     "settings": ["Beside", "EncoderSettings", "ReadOut"],
     "weights": ["read_contract", "save_encoder"],
 }
-__all__ = sorted(name for names in _PLACES.values() for name in names)
+__all__ = sorted(set().union(*_PLACES.values()))
 __getattr__ = lazy_exports(__name__, _PLACES)

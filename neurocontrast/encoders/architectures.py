@@ -1,4 +1,4 @@
-"""Networks of other programs: how their files name what our encoders hold, and what belongs to their weights."""
+"""Convert weights of other programs' networks to encoders: names of tensors, and their sources."""
 
 import pickle
 import re
@@ -20,41 +20,60 @@ from neurocontrast.reading import DAMAGE, check_place
 _LAYERS_OF_DENSENET = (r"(denselayer\d+)\.layers\.", r"\1.")
 _IN_FEATURES = (r"^(?!head\.)", "features.")
 _MOST_LINES = 40
-_DAMAGE: tuple[type[Exception], ...] = (
-    pickle.UnpicklingError,
-    *DAMAGE,
-)  # damaged pickles raise nearly any of them
+"""Lines of a message about tensors that do not fit."""
+_DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, *DAMAGE)
+"""Errors of damaged pickles."""
 _CITATIONS = {
-    "yaware": "Dufumier B, Gori P, Victor J, et al. (2021). Contrastive learning with continuous proxy meta-data for "
-    "3D MRI classification. MICCAI 2021, 58-68.",
-    "monai": "Cardoso MJ, Li W, Brown R, et al. (2022). MONAI: An open-source framework for deep learning in "
-    "healthcare. arXiv:2211.02701.",
-    "medicalnet": "Chen S, Ma K, Zheng Y (2019). Med3D: transfer learning for 3D medical image analysis. "
-    "arXiv:1904.00625.",
+    "yaware": (
+        "Dufumier B, Gori P, Victor J, et al. (2021). Contrastive learning with continuous proxy "
+        "meta-data for 3D MRI classification. MICCAI 2021, 58-68."
+    ),
+    "monai": (
+        "Cardoso MJ, Li W, Brown R, et al. (2022). MONAI: An open-source framework for deep "
+        "learning in healthcare. arXiv:2211.02701."
+    ),
+    "medicalnet": (
+        "Chen S, Ma K, Zheng Y (2019). Med3D: transfer learning for 3D medical image analysis. "
+        "arXiv:1904.00625."
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network of another program, which the encoder `name` of `EncoderSettings` can hold the weights of."""
+    """Network of another program whose weights an encoder can take over."""
 
     name: str
+    """Encoder that takes the weights, as `EncoderSettings.name`."""
     title: str
     citation: str
     anchor: str = "features.conv0.weight"
-    """Name of a tensor that every file of the network holds once; what precedes it is a prefix of all names."""
+    """Tensor that each file of the network has once; all names begin as its name does."""
     first: str = "features.conv0.weight"
     """Name of the first convolution's weight."""
     rules: tuple[tuple[str, str], ...] = (_LAYERS_OF_DENSENET, _IN_FEATURES)
-    """Patterns and replacements that lead from our names of layers to theirs."""
+    """Patterns and replacements that turn an encoder's names of layers into the program's."""
     head: Mapping[str, str] = field(default_factory=dict)
-    """Layer of our projection head → their name of it; empty where the network has none."""
+    """Layer of the projection head → the program's name; empty for a network without a head."""
     left_out: tuple[str, ...] = ()
-    """Beginnings of names that belong to layers after the features, such as a classifier."""
-    data: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the section ``data`` that the weights were trained with; empty where nobody knows."""
-    objective: Mapping[str, Any] = field(default_factory=dict)
-    """Section ``objective`` that the weights were trained with; empty where they were with none of ours."""
+    """Beginnings of names of layers after the features, such as a classifier."""
+    data: Mapping[str, object] = field(default_factory=dict)
+    """Keys of the section ``data`` that the weights were trained with; empty if unknown."""
+    objective: Mapping[str, object] = field(default_factory=dict)
+    """Section ``objective`` of the training; empty if the loss is none of this package."""
+
+
+def _medicalnet(depth: int) -> Architecture:
+    """Describe the ResNet of a depth of MedicalNet."""
+    return Architecture(
+        f"resnet{depth}_3d",
+        f"MedicalNet's ResNet-{depth}",
+        _CITATIONS["medicalnet"],
+        anchor="layer1.0.conv1.weight",
+        first="conv1.weight",
+        rules=(),
+        left_out=("conv_seg.", "fc."),
+    )
 
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
@@ -89,148 +108,238 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
             rules=(_IN_FEATURES,),
             left_out=("class_layers.",),
         ),
-        **{
-            f"medicalnet-resnet{depth}": Architecture(
-                f"resnet{depth}_3d",
-                f"MedicalNet's ResNet-{depth}",
-                _CITATIONS["medicalnet"],
-                anchor="layer1.0.conv1.weight",
-                first="conv1.weight",
-                rules=(),
-                left_out=("conv_seg.", "fc."),
-            )
-            for depth in (10, 18, 34, 50)
-        },
+        "medicalnet-resnet10": _medicalnet(10),
+        "medicalnet-resnet18": _medicalnet(18),
+        "medicalnet-resnet34": _medicalnet(34),
+        "medicalnet-resnet50": _medicalnet(50),
     }
 )
 """Name for ``weights import --architecture`` → the network."""
 
 
 def foreign_names(names: Iterable[str], architecture: Architecture) -> dict[str, str]:
-    """Return our name of each tensor of a `ContrastiveModel` → the name that the architecture has for it."""
+    """Translate the names of the tensors of a `ContrastiveModel` to the names of an architecture.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names of a model's tensors.
+    architecture : Architecture
+        Network of another program.
+
+    Returns
+    -------
+    dict
+        Name of a tensor → name in files of the other program.
+    """
     rules = [(r"^encoder\.", ""), (r"^features\.layers\.", ""), *architecture.rules]
-    rules += [(rf"^head\.{ours}\.", f"{theirs}.") for ours, theirs in architecture.head.items()]
-    found = {name: name for name in names}
-    for pattern, replacement in rules:
-        found = {
-            name: re.sub(pattern, replacement, theirs, count=1) for name, theirs in found.items()
-        }
-    return found
+    for ours, theirs in architecture.head.items():
+        rules.append((rf"^head\.{ours}\.", f"{theirs}."))
+    translated = {}
+    for name in names:
+        foreign = name
+        for pattern, replacement in rules:
+            foreign = re.sub(pattern, replacement, foreign, count=1)
+        translated[name] = foreign
+    return translated
 
 
 def convert(
     state: Mapping[str, torch.Tensor], architecture: Architecture, *, path: Path
 ) -> tuple[ContrastiveModel, list[str]]:
-    """Build the model of an architecture with the weights of a state dict; return it and the names of tensors left out.
+    """Build the model of an architecture with the weights of a state dict.
 
-    The model is in evaluation mode, and its head is empty where the file has none. All tensors that
-    are missing, unknown, of another shape or not finite are one CheckpointError.
+    Parameters
+    ----------
+    state : mapping
+        Name → tensor, as a file of the other program has them.
+    architecture : Architecture
+        Network of the other program.
+    path : Path
+        The file, for messages.
+
+    Returns
+    -------
+    model : ContrastiveModel
+        In evaluation mode; its head is empty if the file has none.
+    left_out : list of str
+        Names of tensors that the model does not use.
+
+    Raises
+    ------
+    CheckpointError
+        Naming all tensors that are missing, unknown, of another shape or not finite.
     """
+    prefix = _prefix_of(state, architecture, path)
+    inside = {}
+    left_out = []
+    for name, tensor in state.items():
+        if name.startswith(prefix):
+            inside[name.removeprefix(prefix)] = tensor
+        else:
+            left_out.append(name)
+    model = _build(architecture, inside)
+    names = foreign_names(model.state_dict(), architecture)
+    expected = {}
+    taken = {}
+    for ours, tensor in model.state_dict().items():
+        expected[names[ours]] = tensor
+        if names[ours].endswith(".num_batches_tracked"):  # PyTorch before 0.4.1 counts no batches
+            taken[names[ours]] = tensor
+    for name, tensor in inside.items():
+        if name not in expected and name.startswith(architecture.left_out):
+            left_out.append(f"{prefix}{name}")
+        else:
+            taken[name] = tensor
+    _check_tensors(taken, expected, architecture, path)
+    model.load_state_dict({ours: taken[theirs] for ours, theirs in names.items()})
+    return model.eval(), sorted(left_out)
+
+
+def _prefix_of(state: Iterable[str], architecture: Architecture, path: Path) -> str:
+    """Return the beginning of all names of the network's tensors; refuse several networks."""
     ends = [name for name in state if f".{name}".endswith(f".{architecture.anchor}")]
     if len(ends) > 1:
         raise CheckpointError(
-            f"{path}: holds several networks ({', '.join(ends)}). Save the state dict of one of them."
+            f"{path}: holds several networks ({', '.join(ends)}). "
+            "Save the state dict of one of them."
         )
-    prefix = ends[0].removesuffix(architecture.anchor)
-    own = {
-        name.removeprefix(prefix): tensor
-        for name, tensor in state.items()
-        if name.startswith(prefix)
-    }
-    model = _build(architecture, own)
-    names = foreign_names(model.state_dict(), architecture)
-    expected = {names[ours]: tensor for ours, tensor in model.state_dict().items()}
-    left_out = [
-        name for name in own if name not in expected and name.startswith(architecture.left_out)
-    ]
-    # PyTorch before 0.4.1 did not count batches.
-    counts = {
-        name: tensor for name, tensor in expected.items() if name.endswith(".num_batches_tracked")
-    }
-    taken = counts | {name: tensor for name, tensor in own.items() if name not in left_out}
-    not_finite = [name for name, tensor in taken.items() if not tensor.isfinite().all()]
-    problems = [
-        *misfits(taken, expected),
-        *(f"'{name}' has values that are not finite" for name in not_finite),
-    ]
-    if problems:
-        more = [f"and {len(problems) - _MOST_LINES} more"] if len(problems) > _MOST_LINES else []
-        shown = "".join(f"\n  {line}" for line in [*problems[:_MOST_LINES], *more])
-        raise CheckpointError(
-            f"{path}: these are not the weights of {architecture.title}; {len(problems)} tensors do not fit:{shown}"
-        )
-    model.load_state_dict({ours: taken[theirs] for ours, theirs in names.items()})
-    outside = [name for name in state if not name.startswith(prefix)]
-    return model.eval(), sorted([*outside, *(f"{prefix}{name}" for name in left_out)])
+    return ends[0].removesuffix(architecture.anchor)
 
 
-def _build(architecture: Architecture, own: Mapping[str, torch.Tensor]) -> ContrastiveModel:
-    """Return the network with random weights, with the sizes that the file's first and last layers have."""
-    first = own.get(architecture.first)
-    last = [own.get(f"{theirs}.weight") for theirs in architecture.head.values()]
+def _check_tensors(
+    taken: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+    architecture: Architecture,
+    path: Path,
+) -> None:
+    """Refuse tensors that are missing, unknown, of another shape or not finite."""
+    problems = misfits(taken, expected)
+    for name, tensor in taken.items():
+        if not tensor.isfinite().all():
+            problems.append(f"'{name}' has values that are not finite")
+    if not problems:
+        return
+    lines = problems[:_MOST_LINES]
+    if len(problems) > _MOST_LINES:
+        lines.append(f"and {len(problems) - _MOST_LINES} more")
+    listed = "\n  ".join(lines)
+    raise CheckpointError(
+        f"{path}: these are not the weights of {architecture.title}; {len(problems)} tensors do "
+        f"not fit:\n  {listed}"
+    )
+
+
+def _build(architecture: Architecture, state: Mapping[str, torch.Tensor]) -> ContrastiveModel:
+    """Build the network with random weights, its sizes from the file's first and last layers."""
+    n_channels = 1
+    first = state.get(architecture.first)
+    if first is not None and first.ndim > 1:
+        n_channels = first.shape[1]
+    projection = []
+    for theirs in architecture.head.values():
+        weight = state.get(f"{theirs}.weight")
+        if weight is not None:
+            projection.append(len(weight))
     settings = EncoderSettings(
         name=architecture.name,
-        # The y-Aware authors' classifier has a final norm, and what they pretrain has none; MONAI's
-        # always has one.
-        final_norm=not architecture.head or "features.norm5.weight" in own,
-        projection=tuple(len(weight) for weight in last if weight is not None),
+        # The y-Aware authors' network has a final norm as a classifier, and none in pretraining;
+        # MONAI's always has one.
+        final_norm=not architecture.head or "features.norm5.weight" in state,
+        projection=tuple(projection),
         projection_norm="none",
     )
-    return build_model(
-        settings, n_channels=first.shape[1] if first is not None and first.ndim > 1 else 1
-    )
+    return build_model(settings, n_channels=n_channels)
 
 
 def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor]:
-    """Read a state dict from a ``.safetensors`` file, or from one of ``torch.save``, without running any of it.
+    """Read a state dict from a file of weights, without running any code in the file.
 
-    The state dict is the file itself, or the value of one of its keys, such as ``model`` next to an
-    optimiser's state.
+    Parameters
+    ----------
+    path : Path
+        A ``.safetensors`` file, or a file of ``torch.save`` that holds a state dict, also as the
+        value of a key, such as ``model`` next to an optimiser's state.
+    architecture : Architecture
+        Network, one of whose tensors must be in the state dict.
+
+    Raises
+    ------
+    CheckpointError
+        If the file cannot be read without running code, or does not hold exactly one state dict of
+        the network.
     """
     check_place(path, error=CheckpointError, remedy="Give a file of weights.")
     try:
-        is_safe = path.suffix == ".safetensors"
-        content = (
-            load_tensors(path)
-            if is_safe
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
+        content = _load(path)
     except _DAMAGE as error:
         raise _unreadable(path, error) from error
-    places = {"the file": content, **(content if isinstance(content, dict) else {})}
-    states = {
-        str(key): {
-            str(name): tensor for name, tensor in each.items() if isinstance(tensor, torch.Tensor)
-        }
-        for key, each in places.items()
-        if isinstance(each, Mapping)
-        and any(str(name).endswith(architecture.anchor) for name in each)
-    }
+    candidates = {"the file": content}
+    if isinstance(content, dict):
+        candidates |= content
+    states = {}
+    for key, candidate in candidates.items():
+        if _has_tensor(candidate, architecture.anchor):
+            states[str(key)] = _tensors_of(candidate)
     if len(states) > 1:
         raise CheckpointError(
             f"{path}: holds several state dicts ({', '.join(states)}). Save one of them alone."
         )
     if not states:
-        found = list(map(str, content)) if isinstance(content, dict) else [type(content).__name__]
         raise CheckpointError(
-            f"{path}: these are not the weights of {architecture.title}: no tensor is named '{architecture.anchor}', "
-            f"whatever comes before. Found: {', '.join(found[:8])}{' …' if len(found) > 8 else ''}."
+            f"{path}: these are not the weights of {architecture.title}: no tensor is named "
+            f"'{architecture.anchor}', whatever comes before. Found: {_summary(content)}."
         )
     return next(iter(states.values()))
 
 
+def _load(path: Path) -> Any:
+    """Load a file of safetensors or of ``torch.save``, without running any code in the file."""
+    if path.suffix == ".safetensors":
+        return load_tensors(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _has_tensor(candidate: object, anchor: str) -> bool:
+    """Tell whether a value is a mapping with a name that ends as the anchor does."""
+    if not isinstance(candidate, Mapping):
+        return False
+    return any(str(name).endswith(anchor) for name in candidate)
+
+
+def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
+    """Return the tensors of a mapping by name, other values left out."""
+    tensors = {}
+    for name, tensor in candidate.items():
+        if isinstance(tensor, torch.Tensor):
+            tensors[str(name)] = tensor
+    return tensors
+
+
+def _summary(content: object) -> str:
+    """Return the first keys of a file's content, or the content's type."""
+    if not isinstance(content, dict):
+        return type(content).__name__
+    names = list(map(str, content))
+    listed = ", ".join(names[:8])
+    if len(names) > 8:
+        return f"{listed} …"
+    return listed
+
+
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
-    if isinstance(error, pickle.UnpicklingError) and (
-        code := re.search(r"GLOBAL (\S+)", str(error))
-    ):
+    """Return the error for a file that is damaged, or that only code of its author could load."""
+    code = re.search(r"GLOBAL (\S+)", str(error))
+    if isinstance(error, pickle.UnpicklingError) and code is not None:
         return CheckpointError(
-            f"{path}: holds more than tensors, numbers and text ({code[1]}), which could run code of its author's. "
-            "Refused, and nothing of it was run. Whoever trusts the file can save the tensors alone: "
-            "torch.save(model.state_dict(), FILE)."
+            f"{path}: holds more than tensors, numbers and text ({code[1]}), which could run code "
+            "of its author's. Refused, and nothing of it was run. Whoever trusts the file can save "
+            "the tensors alone: torch.save(model.state_dict(), FILE)."
         )
-    # PyTorch's own text advises to switch its protection off.
-    wordless = isinstance(error, pickle.UnpicklingError | LookupError | AssertionError)
-    found = type(error).__name__ if wordless else said(str(error).partition("\n")[0])
+    reason = said(str(error).partition("\n")[0])
+    # PyTorch's messages advise to switch its protection off.
+    if isinstance(error, pickle.UnpicklingError | LookupError | AssertionError):
+        reason = type(error).__name__
     return CheckpointError(
-        f"{path}: not a readable file of weights ({found}). Is it cut short? Copy it again."
+        f"{path}: not a readable file of weights ({reason}). Is it cut short? Copy it again."
     )

@@ -1,4 +1,4 @@
-"""Encoders and models of pretraining, by name or from the files of a run, and two of them as one."""
+"""Build encoders and models of pretraining by name, or load them from the files of a run."""
 
 import os
 from pathlib import Path
@@ -32,13 +32,13 @@ def build_encoder(
     Parameters
     ----------
     settings : EncoderSettings
-        Which network.
+        Name and choices of the network.
     n_channels : int
-        Channels of a volume, such as tissue maps; natural images have three.
+        Channels of a volume, such as tissue maps, or number of measures; images have three.
     n_voxels : int
-        Voxels that a linear encoder looks at, once it is fitted.
+        Voxels that a fitted linear encoder reads.
     seed : int
-        The run's seed; the global random state is neither read nor changed.
+        Seed of the run; the global random state is neither read nor changed.
 
     Examples
     --------
@@ -57,9 +57,23 @@ def build_encoder(
 def build_model(
     settings: EncoderSettings, *, n_channels: int = 1, n_outputs: int | None = None, seed: int = 0
 ) -> ContrastiveModel:
-    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode.
+    """Build an encoder with its projection head, with weights drawn from `seed` alone.
 
-    Where a loss predicts, the head ends in one more linear layer, of `n_outputs`.
+    Parameters
+    ----------
+    settings : EncoderSettings
+        Network and head.
+    n_channels : int
+        Channels of a volume, or number of measures.
+    n_outputs : int, optional
+        Numbers that a loss predicts: the head then ends in one more linear layer, of this size.
+    seed : int
+        Seed of the run; the global random state is neither read nor changed.
+
+    Returns
+    -------
+    ContrastiveModel
+        In training mode.
     """
     if n_outputs is not None:
         settings = settings.model_copy(update={"projection": (*settings.projection, n_outputs)})
@@ -69,7 +83,7 @@ def build_model(
 
 @in_default_torch_state
 def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, EncoderContract]:
-    """Load an encoder and what its JSON says.
+    """Load an encoder and its ``encoder.json``.
 
     Parameters
     ----------
@@ -86,17 +100,18 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, EncoderContra
     Raises
     ------
     CheckpointError
-        Where a file is absent, damaged, changed since it was written, or does not fit the network.
+        If a file is absent, damaged, changed since it was written, or does not fit the network.
     """
     contract = read_contract(folder)
     try:
         settings = EncoderSettings.model_validate(contract.encoder.content())
     except pydantic.ValidationError as error:
-        problems = "; ".join(
-            f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
-        )
+        problems = []
+        for problem in error.errors():
+            key = ".".join(map(str, problem["loc"]))
+            problems.append(f"encoder.{key}: {problem['msg']}")
         raise CheckpointError(
-            f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast."
+            f"{Path(folder) / CONTRACT}: {'; '.join(problems)}. Upgrade neurocontrast."
         ) from error
     encoder = build_encoder(settings, n_channels=contract.n_channels, n_voxels=contract.n_voxels)
     beside = contract.beside
@@ -107,12 +122,13 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, EncoderContra
 
 
 def load_model(folder: str | os.PathLike[str]) -> tuple[ContrastiveModel, EncoderContract]:
-    """Load an encoder with its projection head, and what its JSON says; see `load_encoder`."""
+    """Load an encoder with its projection head, and ``encoder.json``; see `load_encoder`."""
     encoder, contract = load_encoder(folder)
     if contract.head is None:
         raise CheckpointError(
-            f"{Path(folder) / CONTRACT}: there is no projection head in this folder: runs of earlier versions did not "
-            "keep theirs. Embed the encoder's features (embedding.layer: encoder), or pretrain again."
+            f"{Path(folder) / CONTRACT}: there is no projection head in this folder: runs of "
+            "earlier versions did not keep theirs. Embed the encoder's features (embedding.layer: "
+            "encoder), or pretrain again."
         )
     head = _build_head(encoder, seed=0)
     head.load_state_dict(read_tensors(folder, contract.head, expected=head.state_dict()))
@@ -129,11 +145,11 @@ def _build_head(encoder: Encoder, *, seed: int) -> ProjectionHead:
 
 
 class TwoEncoders(ContrastiveModel):
-    """Two encoders of paired samples, each with its own projection head; the loss compares their embeddings.
+    """Two encoders of paired samples, each with a projection head, for a loss that compares both.
 
-    Samples are given as a pair, n of each kind, which the first and the second encoder take.
-    Features and embeddings have 2 n rows, the first encoder's above the second's. The narrower
-    features are filled up with zeros, which their head does not read.
+    Samples are a pair, n for the first encoder and n for the second. Features and embeddings have
+    2 n rows, the first encoder's above the second's. The narrower features are filled up with
+    zeros, which their head does not read.
 
     Parameters
     ----------
@@ -153,9 +169,8 @@ class TwoEncoders(ContrastiveModel):
     def __init__(self, first: ContrastiveModel, second: ContrastiveModel) -> None:
         encoders = _EncoderPair(first.encoder, second.encoder)
         heads = _HeadPair(first, second)
-        super().__init__(
-            cast(Encoder, encoders), heads
-        )  # training asks a pair for what it has of an encoder
+        # Training calls the methods of an encoder that the pair has too.
+        super().__init__(cast(Encoder, encoders), heads)
         self._halves = (first, second)  # a tuple, so that no weight has two names
 
     @property
@@ -165,7 +180,7 @@ class TwoEncoders(ContrastiveModel):
 
 
 class _EncoderPair(nn.Module):
-    """Encode pairs of samples to features (2 n, n_features), the narrower ones with zeros behind them."""
+    """Encode pairs of samples to features (2 n, n_features), the narrower ones ending in zeros."""
 
     def __init__(self, *encoders: Encoder) -> None:
         super().__init__()
@@ -177,16 +192,19 @@ class _EncoderPair(nn.Module):
         return self(samples)
 
     def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        features = [encoder(each) for encoder, each in zip(self.encoders, samples, strict=True)]
-        return torch.cat(
-            [nn.functional.pad(each, (0, self.n_features - each.shape[1])) for each in features]
-        )
+        rows = []
+        for encoder, of_encoder in zip(self.encoders, samples, strict=True):
+            features = encoder(of_encoder)
+            n_zeros = self.n_features - features.shape[1]
+            rows.append(nn.functional.pad(features, (0, n_zeros)))
+        return torch.cat(rows)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """Return the weights that get no gradient, of both."""
-        return [
-            each for encoder in self.encoders for each in cast(Encoder, encoder).unread_parameters()
-        ]
+        """Return the weights of both encoders that get no gradient."""
+        parameters: list[nn.Parameter] = []
+        for encoder in self.encoders:
+            parameters += cast(Encoder, encoder).unread_parameters()
+        return parameters
 
 
 class _HeadPair(nn.Module):
@@ -199,5 +217,7 @@ class _HeadPair(nn.Module):
         self.n_features = halves[0].n_features
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        parts = zip(self.heads, features.chunk(2), self.n_read, strict=True)
-        return torch.cat([head(part[:, :n_read]) for head, part, n_read in parts])
+        embeddings = []
+        for head, rows, n_read in zip(self.heads, features.chunk(2), self.n_read, strict=True):
+            embeddings.append(head(rows[:, :n_read]))
+        return torch.cat(embeddings)

@@ -1,4 +1,4 @@
-"""From an image, of two or three dimensions, to its representation, and to the embedding that the loss sees."""
+"""Encode volumes, images or measures: features for evaluation, and embeddings for the loss."""
 
 from __future__ import annotations
 
@@ -17,15 +17,29 @@ if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings, ReadOut
 
 _COLOURS = 3
-_KINDS = {1: "measures", 2: "images", 3: "volumes"}  # by the dimensions of a sample
+_KINDS = {1: "measures", 2: "images", 3: "volumes"}
+"""Dimensions of a sample → kind."""
 
 
 class FeatureMaps(nn.Module):
-    """Layers that make feature maps, and what an encoder must know of them.
+    """Layers that make feature maps, with their sizes and fastest memory formats.
 
-    `blocks` are the names of the layers whose outputs can be read out besides the last, with their
-    numbers of maps. `layout` is the memory format of images that is quickest in training on a CPU,
-    `inference_layout` that of weights where nothing is trained.
+    Parameters
+    ----------
+    layers : torch.nn.Module
+        Maps samples (n, C, …) to feature maps (n, n_features, …).
+    n_dims : {1, 2, 3}
+        Dimensions of a sample.
+    n_features : int
+        Number of feature maps.
+    smallest_shape : int
+        Fewest voxels or pixels along each axis.
+    blocks : mapping, optional
+        Layer whose output can be read out → its number of feature maps, the last layer included.
+    layout : torch.memory_format
+        Memory format of images that is fastest in training on a CPU.
+    inference_layout : torch.memory_format
+        Memory format of weights that is fastest without training.
     """
 
     def __init__(
@@ -53,32 +67,36 @@ class FeatureMaps(nn.Module):
         return self.layers(images)
 
     def of_blocks(self, images: torch.Tensor, numbers: Sequence[int]) -> list[torch.Tensor]:
-        """Map images (n, C, …) to the feature maps of each of some blocks, counted from 1."""
+        """Map images (n, C, …) to the feature maps of some blocks, counted from 1."""
         names = list(self.blocks)
-        found = {}
+        maps = {}
         for name, layer in self.layers.named_children():
             images = layer(images)
             if name in names:
-                found[names.index(name) + 1] = images
-            if len(found) == max(numbers):
+                maps[names.index(name) + 1] = images
+            if len(maps) == max(numbers):
                 break
-        return [found[number] for number in numbers]
+        return list(map(maps.__getitem__, numbers))
 
     def children_of_blocks(self) -> list[list[nn.Module]]:
-        """Return the layers block by block, each up to the one that can be read out; without blocks all are one."""
-        found: list[list[nn.Module]] = [[]]
+        """Return the layers of each block, in order; a network without blocks is one block."""
+        blocks: list[list[nn.Module]] = [[]]
         for name, layer in self.layers.named_children():
-            found[-1].append(layer)
+            blocks[-1].append(layer)
             if name in self.blocks:
-                found.append([])
-        return [block for block in found if block]
+                blocks.append([])
+        return list(filter(None, blocks))
 
 
 class LinearComponents(nn.Module):
-    """Project volumes onto linear components of their voxels: principal components, or discriminants of subjects.
+    """Project volumes onto linear components of voxels: principal components or discriminants.
 
-    The `n_voxels` are those, over all channels, that varied among the training scans; the others
-    are not looked at.
+    Parameters
+    ----------
+    n_components : int
+        Number of components.
+    n_voxels : int
+        Voxels, over all channels, that varied among the training scans; others are not read.
     """
 
     places: torch.Tensor
@@ -90,7 +108,13 @@ class LinearComponents(nn.Module):
         self.components = nn.Parameter(torch.zeros(n_components, n_voxels), requires_grad=False)
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, C, D, H, W), or measures (n, n_measures, 1), to scores (n, n_components, 1, 1, 1)."""
+        """Map volumes (n, C, D, H, W), or measures (n, n_measures, 1), to scores.
+
+        Returns
+        -------
+        tensor (n, n_components, 1, 1, 1)
+            Scores, in the shape of feature maps.
+        """
         chosen = volumes.flatten(1).index_select(1, self.places)
         scores = (chosen - self.mean) @ self.components.T
         return scores[..., None, None, None]
@@ -98,17 +122,27 @@ class LinearComponents(nn.Module):
     def set_components(
         self, places: torch.Tensor, mean: torch.Tensor, components: torch.Tensor
     ) -> None:
-        """Take over what was fitted: places of voxels, and over these the mean and the components."""
+        """Set fitted components.
+
+        Parameters
+        ----------
+        places : tensor of int (n_voxels,)
+            Positions of the voxels in a flattened volume.
+        mean : tensor (n_voxels,)
+            Mean of the training scans.
+        components : tensor (n_components, n_voxels)
+            Weights of the voxels.
+        """
         self.places = places.to(torch.int32)
         self.mean = nn.Parameter(mean.float(), requires_grad=False)
         self.components = nn.Parameter(components.float(), requires_grad=False)
 
 
 class Encoder(nn.Module):
-    """A network, and its feature maps averaged over the whole or over a grid: one representation a sample.
+    """Network whose feature maps, averaged over the sample or over a grid, are the features.
 
-    Images of two dimensions are standardised here, so that mean and standard deviation travel with
-    the weights.
+    Images of two dimensions are standardised by the encoder, so that mean and standard deviation
+    travel with the weights.
 
     Parameters
     ----------
@@ -121,17 +155,20 @@ class Encoder(nn.Module):
 
     Attributes
     ----------
-    n_dims, n_channels : int
-        Axes of a sample, besides channels (2 or 3), and its channels: the three colours of an
-        image, or a volume's.
-    n_features, n_network_features : int
-        Size of the representation, and of the part of it that the network makes.
+    n_dims : int
+        Dimensions of a sample.
+    n_channels : int
+        Channels of a sample: three colours of an image, or the channels of a volume.
+    n_features : int
+        Number of features.
+    n_network_features : int
+        Number of features of the network, without components beside.
     beside : LinearComponents or None
         Linear components of the training samples, kept beside the network's features.
     smallest_shape : int
         Fewest voxels or pixels that each axis of a sample must have.
     mean, std : Tensor (3,)
-        Of two dimensions alone: what each colour's values, between 0 and 1, are standardised by.
+        For images: mean and standard deviation of each colour, for values between 0 and 1.
     """
 
     mean: torch.Tensor
@@ -148,17 +185,26 @@ class Encoder(nn.Module):
         self.smallest_shape = features.smallest_shape
         self.layout = features.layout
         self.inference_layout = features.inference_layout
-        self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
+        self.n_channels = n_channels
         self.set_read_out(settings.read_out)
         if self.n_dims == 2:
+            self.n_channels = _COLOURS
             self.register_buffer("mean", torch.zeros(_COLOURS))
             self.register_buffer("std", torch.ones(_COLOURS))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
+        """Compute the features of samples.
 
-        Measures are (n, n_measures, 1). Images are uint8, or floats between 0 and 1. Linear
-        components beside the network, once they are fitted, follow the network's own features.
+        Parameters
+        ----------
+        images : tensor
+            Volumes (n, n_channels, D, H, W), images (n, 3, H, W), uint8 or floats between 0 and 1,
+            or measures (n, n_measures, 1).
+
+        Returns
+        -------
+        tensor (n, n_features)
+            Features of the network, then linear components beside it if there are any.
         """
         features = self.network(images)
         if self.beside is None:
@@ -169,39 +215,51 @@ class Encoder(nn.Module):
     def network(self, images: torch.Tensor) -> torch.Tensor:
         """Map samples to the network's features (n, n_network_features), which the head takes."""
         is_uint8 = images.dtype == torch.uint8
-        # What is kept in half precision, or in bytes, is widened here, on the device that computes.
+        # Samples in half precision or bytes are widened on the device that computes.
         images = images.to(next(self.parameters()).dtype)
         if self.n_dims == 2:
-            images = images / 255 if is_uint8 else images
+            if is_uint8:
+                images = images / 255
             images = (images - self.mean[:, None, None]) / self.std[:, None, None]
         if images.device.type == "cpu":
             images = images.contiguous(memory_format=self.layout)
+        grid = self.read_out.grid[: self.n_dims]
         blocks = self.read_out.blocks
-        maps = (
-            [self.features(images)] if blocks is None else self.features.of_blocks(images, blocks)
-        )
-        means = [_grid_means(each, self.read_out.grid[: self.n_dims]) for each in maps]
-        return means[0] if len(means) == 1 else torch.cat(means, dim=1)
+        if blocks is None:
+            return _grid_means(self.features(images), grid)
+        means = []
+        for maps in self.features.of_blocks(images, blocks):
+            means.append(_grid_means(maps, grid))
+        return torch.cat(means, dim=1)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """Return the weights of layers behind the last block that is read out; they get no gradient."""
+        """Return the weights behind the last block that is read out, which get no gradient."""
         blocks = self.read_out.blocks
-        unread = [] if blocks is None else self.features.children_of_blocks()[max(blocks) :]
-        return [
-            parameter for block in unread for layer in block for parameter in layer.parameters()
-        ]
+        parameters: list[nn.Parameter] = []
+        if blocks is None:
+            return parameters
+        for block in self.features.children_of_blocks()[max(blocks) :]:
+            for layer in block:
+                parameters += layer.parameters()
+        return parameters
 
     def set_read_out(self, read_out: ReadOut) -> None:
-        """Let features be read out of other blocks, or over another grid, than the network was trained with."""
+        """Choose the blocks and the grid of the features, after training too.
+
+        Raises
+        ------
+        ValueError
+            If the network has no such blocks.
+        """
         read_out.check(self.settings.name)
         self.read_out = read_out
-        of_blocks = list(self.features.blocks.values())
-        n_maps = (
-            [self.features.n_features]
-            if read_out.blocks is None
-            else [of_blocks[n - 1] for n in read_out.blocks]
-        )
-        self.n_network_features = sum(n_maps) * read_out.n_cells
+        n_maps = self.features.n_features
+        if read_out.blocks is not None:
+            of_blocks = list(self.features.blocks.values())
+            n_maps = 0
+            for block in read_out.blocks:
+                n_maps += of_blocks[block - 1]
+        self.n_network_features = n_maps * read_out.n_cells
 
     @property
     def n_features(self) -> int:
@@ -216,7 +274,7 @@ class Encoder(nn.Module):
         return len(self.beside.components)
 
     def without_beside(self) -> Encoder:
-        """Take off the components beside the network, which training goes on without."""
+        """Remove the components beside the network, for further training."""
         self.beside = None
         return self
 
@@ -228,30 +286,47 @@ class Encoder(nn.Module):
         return {"network": self.n_network_features, "components": self.n_components_beside}
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
-        """Standardise each colour by these numbers, of the training images' values between 0 and 1."""
+        """Set the mean and the standard deviation of each colour over the training images.
+
+        Parameters
+        ----------
+        mean, std : array (3,)
+            Of values between 0 and 1.
+
+        Raises
+        ------
+        DataError
+            If numbers are not finite, or a standard deviation is not above 0.
+        """
         if self.n_dims != 2:
             raise ValueError(
-                f"encoder '{self.settings.name}' has no standardisation: its input comes standardised."
+                f"encoder '{self.settings.name}' has no standardisation: its input comes "
+                "standardised."
             )
-        made = [np.asarray(values, dtype=np.float64) for values in (mean, std)]
-        whole = all(values.shape == (_COLOURS,) and np.isfinite(values).all() for values in made)
-        if not whole or made[1].min() <= 0:
+        means = np.asarray(mean, dtype=np.float64)
+        sds = np.asarray(std, dtype=np.float64)
+        if not _is_colour(means) or not _is_colour(sds) or sds.min() <= 0:
             raise DataError(
-                "the images' colours cannot be standardised: three finite means and three standard deviations above 0 "
-                f"are needed, found {made[0].tolist()} and {made[1].tolist()}. Is a colour the same in every image? "
-                "Set data.standardise to none."
+                "the images' colours cannot be standardised: three finite means and three standard "
+                f"deviations above 0 are needed, found {means.tolist()} and {sds.tolist()}. Is a "
+                "colour the same in every image? Set data.standardise to none."
             )
-        for buffer, values in zip((self.mean, self.std), made, strict=True):
-            buffer.copy_(torch.from_numpy(values))
+        self.mean.copy_(torch.from_numpy(means))
+        self.std.copy_(torch.from_numpy(sds))
+
+
+def _is_colour(values: npt.NDArray[np.float64]) -> bool:
+    """Tell whether an array has one finite number for each colour."""
+    return values.shape == (_COLOURS,) and bool(np.isfinite(values).all())
 
 
 def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
     """Return the means (n, maps × cells) of feature maps over the cells of a grid.
 
-    A voxel that two cells share counts in both by its part. Means and sums of products, not
-    adaptive pooling: their backward pass is deterministic on every device.
+    A voxel on the border of two cells counts in both by its share. The means are sums of products,
+    not adaptive pooling, whose backward pass is not deterministic on every device.
     """
-    if all(n_cells == 1 for n_cells in grid):
+    if set(grid) == {1}:
         return maps.mean(dim=tuple(range(2, maps.ndim)))
     for axis, n_cells in enumerate(grid, start=2):
         n_voxels = maps.shape[axis]
@@ -265,7 +340,20 @@ def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
 
 
 def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
-    """Refuse samples of a `shape` (without channels) that the network cannot encode."""
+    """Refuse samples that a network cannot encode.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The network.
+    shape : sequence of int
+        Voxels or pixels of a sample along each axis, without channels.
+
+    Raises
+    ------
+    ConfigError
+        If the network is for samples of another kind, or for larger ones.
+    """
     from neurocontrast.encoders.settings import NAMES_OF_DIMS
 
     name = f"'{encoder.settings.name}'"
@@ -273,38 +361,43 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
     if encoder.settings.name not in names:
         kind = _KINDS[len(shape)]
         made_for = _KINDS[encoder.n_dims]
-        found = "" if len(shape) == 1 else f", of shape {list(shape)}"
+        samples = kind
+        if len(shape) > 1:
+            samples = f"{kind}, of shape {list(shape)}"
         raise ConfigError(
-            f"encoder.name: {name} encodes {made_for}, and these are {kind}{found} (data.kind: "
-            f"{kind}). Choose {', '.join(names[:-1])} or {names[-1]}, or set data.kind to {made_for}."
+            f"encoder.name: {name} encodes {made_for}, and these are {samples} (data.kind: "
+            f"{kind}). Choose {', '.join(names[:-1])} or {names[-1]}, or set data.kind to "
+            f"{made_for}."
         )
     if min(shape) >= encoder.smallest_shape:
         return
     if encoder.n_dims == 2:
         raise ConfigError(
-            f"encoder.name: {name} needs at least {encoder.smallest_shape} pixels on each axis, and the images have "
-            f"{list(shape)}. Prepare them larger (images.size), or choose another encoder."
+            f"encoder.name: {name} needs at least {encoder.smallest_shape} pixels on each axis, "
+            f"and the images have {list(shape)}. Prepare them larger (images.size), or choose "
+            "another encoder."
         )
     raise ConfigError(
         f"data.shape: encoder {name} needs at least {encoder.smallest_shape} voxels on each "
-        f"axis, got {list(shape)}. Use a larger shape (with a smaller spacing_mm), or another encoder."
+        f"axis, got {list(shape)}. Use a larger shape (with a smaller spacing_mm), or another "
+        "encoder."
     )
 
 
 class ProjectionHead(nn.Sequential):
     """Linear layers with rectifiers between them, on features standardised over the batch.
 
-    Pooled features of brains are nearly the same for everybody: what differs is a small part of
-    their mean. Without standardising, the first steps turn all embeddings towards that mean, and
-    short trainings spend their time on the way back (``benchmarks/recipe.py``).
+    Pooled features of brains are nearly the same for all people: differences are small beside the
+    mean. Without standardising, the first steps turn all embeddings towards the mean, and short
+    trainings spend their time on the way back (``benchmarks/recipe.py``).
 
     Parameters
     ----------
     n_features : int
         Number of the encoder's features.
     sizes : sequence of int
-        Size of each layer; the last is the size of the embedding, `n_features` of the head. Without
-        any, the features are the embedding.
+        Size of each layer; the last is the size of the embedding, `n_features` of the head. With no
+        sizes, the features are the embedding.
     norm : {'batch', 'layers', 'none'}
         ``batch`` standardises each feature over the batch, without parameters of its own;
         ``layers`` has batch normalisation after each layer but the last (Chen et al. 2020).
@@ -323,21 +416,23 @@ class ProjectionHead(nn.Sequential):
         *,
         norm: Literal["batch", "layers", "none"] = "batch",
     ) -> None:
-        layers: list[nn.Module] = (
-            [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
-        )
-        for n_in, n_out in pairwise([n_features, *sizes[:-1]]):
-            # Normalisation would take a bias out again.
-            normalised: list[nn.Module] = [nn.BatchNorm1d(n_out)] if norm == "layers" else []
-            layers += [nn.Linear(n_in, n_out, bias=not normalised), *normalised, nn.ReLU()]
+        layers: list[nn.Module] = []
+        if norm == "batch":
+            layers.append(nn.BatchNorm1d(n_features, affine=False))
+        *widths, size = [n_features, *sizes]
+        for n_in, n_out in pairwise(widths):
+            if norm == "layers":  # which would remove a bias
+                layers += [nn.Linear(n_in, n_out, bias=False), nn.BatchNorm1d(n_out), nn.ReLU()]
+            else:
+                layers += [nn.Linear(n_in, n_out), nn.ReLU()]
         if sizes:
-            layers.append(nn.Linear([n_features, *sizes][-2], sizes[-1]))
+            layers.append(nn.Linear(widths[-1], size))
         super().__init__(*layers)
-        self.n_features = sizes[-1] if sizes else n_features
+        self.n_features = size
 
 
 class ContrastiveModel(nn.Module):
-    """An encoder with its projection head; the loss sees the head's output.
+    """Encoder with its projection head, whose output the loss sees.
 
     Parameters
     ----------
@@ -364,9 +459,9 @@ class ContrastiveModel(nn.Module):
 
     @property
     def inference_layout(self) -> torch.memory_format:
-        """Layout of the encoder's weights that is quickest where nothing is trained."""
+        """Memory format of the encoder's weights that is fastest without training."""
         return self.encoder.inference_layout
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to embeddings (n, d), not normalised."""
+        """Map samples, as `Encoder.forward` takes them, to embeddings (n, d), not normalised."""
         return self.head(self.encoder.network(images))

@@ -1,4 +1,4 @@
-"""Read and write ``members.json``, which makes several runs one, and encode by all of them."""
+"""Read and write ``members.json``, by which several encoders are one run, and encode by all."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from neurocontrast.reading import read_json
 
 _REMEDY = "Copy the run again."
 _OF_ONE = ("beside", "blocks", "members", "seed", "provenance", "weights", "head", "n_features")
-"""Keys of ``encoder.json`` that say nothing of several encoders together."""
+"""Keys of ``encoder.json`` that describe one encoder alone."""
 _OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtype")
 """Keys of ``encoder.json`` that members of one kind share, beside their preprocessing."""
 _LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
-"""Keys of ``preprocessing`` that the people learned from decide."""
+"""Keys of ``preprocessing`` whose values are learned from the training people."""
 _JOINED = 2
 """Format of ``members.json`` of runs that were joined, which earlier versions refuse."""
 
 
 def write_members(run: Path, record: MembersRecord) -> None:
-    """Write ``members.json``."""
+    """Write ``members.json`` into the folder of a run."""
     content = record.model_dump(mode="json")
     if record.joined is None:
         del content["joined"]
@@ -54,7 +54,7 @@ def has_members(run: Path) -> bool:
 
 
 def read_record(run: Path) -> MembersRecord:
-    """Read ``members.json``, and refuse one that is damaged."""
+    """Read ``members.json`` of a run, and refuse a damaged file."""
     path = run / MEMBERS
     content = read_json(path, error=CheckpointError, remedy=_REMEDY)
     try:
@@ -93,9 +93,12 @@ def _first_twice(values: Sequence[int | str | None]) -> str:
 
 
 def members_of(run: Path) -> tuple[Path, ...]:
-    """Return the runs that are embedded as one: all members, or the run itself.
+    """Return the folders of all members of a run, or of the run itself if there are none.
 
-    Members that are not trained yet, or are not those that ``members.json`` names, are refused.
+    Raises
+    ------
+    CheckpointError
+        If members are not trained yet, or have other weights than ``members.json`` names.
     """
     if not has_members(run):
         return (run,)
@@ -126,9 +129,9 @@ def members_of(run: Path) -> tuple[Path, ...]:
 
 
 def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
-    """Return the number of the kind of each encoder, from 0 in the order of their first encoders.
+    """Number the kinds of encoders from 0, in the order of their first encoders.
 
-    Encoders of one kind differ by seed, people and what is learned from these alone.
+    Encoders of one kind differ only by seed, training people, and numbers learned from the people.
     """
     kinds = list[Json]()
     numbers = []
@@ -156,7 +159,7 @@ def _kind_of(contract: EncoderContract) -> Json:
 def _settings_of_preprocessing(contract: EncoderContract) -> Json:
     """Return the settings of preprocessing, without numbers learned from people.
 
-    Columns are those of the tables: which of them differ between people is learned.
+    Columns are the tables' columns: which columns differ between people is learned.
     """
     preprocessing = contract.preprocessing
     settings = preprocessing.content()
@@ -179,12 +182,12 @@ def digest_of_members(record: MembersRecord) -> str | None:
 
 
 def join_digests(digests: Iterable[str]) -> str:
-    """Return the digest of the weights of all members, of that of each."""
+    """Return one digest of the digests of several weights."""
     return digest_of("members", *digests)
 
 
 def join_starts(starts: Sequence[Start]) -> Start:
-    """Describe the weights that members started from: those of one run, or of a run's members."""
+    """Describe the weights that members started from, of one run or of another run's members."""
     contents = list(map(Start.content, starts))
     shared = shared_content(contents)
     if len(shared) == len(contents[0]):
@@ -196,7 +199,7 @@ def join_starts(starts: Sequence[Start]) -> Start:
 
 
 def preparation_of(samples: Samples) -> str:
-    """Return all of ``encoder.json`` that decides how samples are prepared, as text."""
+    """Return the keys of ``encoder.json`` that decide how samples are prepared, as text."""
     decisive = [samples.preprocessing.content(), samples.channels, samples.cache_dtype]
     return json.dumps(decisive, sort_keys=True)
 
@@ -236,9 +239,16 @@ def describe_members(
 ) -> RunDescription:
     """Describe a run of members: the keys that all share, and each member.
 
-    `sizes` are the numbers of features of each, `left_out` the sites that each was trained without.
-    Of `joined` runs each member has its run and the number of its kind, and ``kinds`` describe
-    these.
+    Parameters
+    ----------
+    contracts : sequence of EncoderContract
+        ``encoder.json`` of each member.
+    sizes : sequence of int
+        Number of features of each member.
+    left_out : sequence of sequence of str, optional
+        Sites that each member was trained without.
+    joined : sequence of JoinedMember, optional
+        Origin of each member of joined runs; the description then has kinds of members.
     """
     kinds = number_kinds(contracts)
     members = []
@@ -295,9 +305,16 @@ def _columns_of_any(contracts: Sequence[EncoderContract]) -> list[str]:
 def describe_run(
     run: Path, contracts: Sequence[EncoderContract], sizes: Sequence[int]
 ) -> EncoderDescription:
-    """Describe the encoders of a run: of one its ``encoder.json``, of members all of them.
+    """Describe the encoder of a run as ``encoder.json`` does, or all members of a run.
 
-    `sizes` are the numbers of features of each.
+    Parameters
+    ----------
+    run : Path
+        Folder of the run.
+    contracts : sequence of EncoderContract
+        ``encoder.json`` of each encoder.
+    sizes : sequence of int
+        Number of features of each encoder.
     """
     if not has_members(run):
         return contracts[0]
@@ -308,23 +325,23 @@ def describe_run(
 def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
-    """Describe each kind of member: how many members of which runs, and their recipe."""
+    """Describe each kind of member: recipe, runs and number of members."""
     of_kinds = dict[int, list[int]]()
-    for place, number in enumerate(number_kinds(contracts)):
-        of_kinds.setdefault(number, []).append(place)
+    for member, number in enumerate(number_kinds(contracts)):
+        of_kinds.setdefault(number, []).append(member)
     kinds = []
-    for places in of_kinds.values():
-        first = contracts[places[0]]
-        of_kind = list(map(contracts.__getitem__, places))
+    for members in of_kinds.values():
+        first = contracts[members[0]]
+        of_kind = list(map(contracts.__getitem__, members))
         preprocessing = _settings_of_preprocessing(first)
         preprocessing.pop("columns", None)
         if first.preprocessing.has("columns"):
             preprocessing["columns"] = _columns_of_any(of_kind)
-        runs = map(attrgetter("run"), map(joined.__getitem__, places))
+        runs = map(attrgetter("run"), map(joined.__getitem__, members))
         described = {
             "preprocessing": preprocessing,
-            "n_members": len(places),
-            "n_features": sizes[places[0]],
+            "n_members": len(members),
+            "n_features": sizes[members[0]],
             "runs": list(dict.fromkeys(runs)),
         }
         kinds.append(_kind_of(first) | described)

@@ -1,4 +1,4 @@
-"""The networks that make feature maps: MONAI's DenseNets and ResNets, small LeNets, and layers for measures."""
+"""Build networks: MONAI's DenseNets and ResNets, small LeNets, and layers for measures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
 if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings
 
-# First features, growth (also the groups of a group normalisation) and layers of each block.
 _DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
-# Block, layers, width of the first stage (the next ones double it), and shortcuts: A without
-# weights, B by convolution.
+"""Name → first features, growth (also the groups of a group normalisation), layers of blocks."""
 _RESNETS = {
     "resnet18": ("basic", [2, 2, 2, 2], 64, "B"),
     "resnet50": ("bottleneck", [3, 4, 6, 3], 64, "B"),
@@ -30,16 +28,32 @@ _RESNETS = {
     "resnet34_3d": ("basic", [3, 4, 6, 3], 64, "A"),
     "resnet50_3d": ("bottleneck", [3, 4, 6, 3], 64, "B"),
 }
-# Size and stride of the first convolution, and whether max-pooling follows. The last takes a fifth
-# of the time of the first (benchmarks/encoders.py).
+"""Name → block, layers of the stages, width of the first stage, and shortcuts.
+
+Each stage doubles the width. Shortcuts A have no weights, B are convolutions.
+"""
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
+"""Name → size and stride of the first convolution, and whether max-pooling follows.
+
+``small`` takes a fifth of the time of ``cifar`` (benchmarks/encoders.py).
+"""
 _LENET5_SIDE = 32
 _N_COMPONENTS = 60
 _WIDTHS = (512, 128)
 
 
 def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
-    """Build the network that the settings name, with random weights; `n_voxels` are those of a linear encoder."""
+    """Build a network with random weights.
+
+    Parameters
+    ----------
+    settings : EncoderSettings
+        Name and choices of the network.
+    n_channels : int
+        Channels of a volume, or number of measures.
+    n_voxels : int
+        Voxels that a linear encoder reads; other networks do not use the number.
+    """
     if settings.is_linear:
         layers = LinearComponents(settings.n_components or _N_COMPONENTS, n_voxels)
         return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
@@ -49,13 +63,14 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
         return _densenet(settings, n_channels)
     if settings.name in _RESNETS:
         return _resnet(settings, n_channels)
-    return _lenet(settings, n_channels) if settings.name == "lenet" else _lenet5(settings)
+    if settings.name == "lenet":
+        return _lenet(settings, n_channels)
+    return _lenet5(settings)
 
 
 def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """MONAI's DenseNet, its last feature maps rectified as its classifier would see them."""
-    # MONAI takes seconds to import, and only these networks need it.
-    from monai.networks.nets.densenet import DenseNet
+    """Build MONAI's DenseNet, with rectified last feature maps, as for its classifier."""
+    from monai.networks.nets.densenet import DenseNet  # takes seconds
 
     n_first, growth, blocks = _DENSENETS[settings.name]
     norm = {"batch": {}, "group": {"num_groups": growth}}[settings.norm]
@@ -67,65 +82,111 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     n_maps = n_first
     for number, n_layers in enumerate(blocks, start=1):
         n_maps += growth * n_layers
-        widths["relu5" if number == len(blocks) else f"denseblock{number}"] = n_maps
-        n_maps //= 2  # the transition to the next block halves them
+        layer = f"denseblock{number}"
+        if number == len(blocks):
+            layer = "relu5"
+        widths[layer] = n_maps
+        n_maps //= 2  # by the transition to the next block
     return FeatureMaps(
         network.features,
         blocks=widths,
         n_dims=3,
         n_features=network.class_layers.out.in_features,
         smallest_shape=32,  # five halvings must leave a voxel
-        # Channels last is quicker where nothing is trained, and slower where it is
-        # (benchmarks/training).
+        # Channels last is quicker in inference, and slower in training (benchmarks/training).
         inference_layout=torch.channels_last_3d,
     )
 
 
 def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """MONAI's ResNet (He et al. 2016), without its pooling and its classifier; of volumes, dilated as MedicalNet's."""
-    from monai.networks.nets.resnet import ResNet
+    """Build MONAI's ResNet (He et al. 2016), without its pooling and its classifier."""
+    if settings.n_dims == 3:
+        return _resnet_of_volumes(settings, n_channels)
+    stem: str = settings.stem or "cifar"
+    if settings.name == "resnet_small":
+        stem = "small"
+    layers = _layers_of_resnet(settings, n_channels=3, stem=stem)
+    smallest_shape = 8
+    if "maxpool" in layers:
+        smallest_shape = 32
+    network = nn.Sequential(layers)
+    _set_norms(network, settings)
+    return FeatureMaps(
+        network,
+        n_dims=2,
+        n_features=_width_of_resnet(settings, 4),
+        smallest_shape=smallest_shape,
+        layout=torch.channels_last,
+        inference_layout=torch.channels_last,
+    )
 
-    is_flat = settings.n_dims == 2
+
+def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
+    """Build a ResNet of volumes, dilated in its last two stages as MedicalNet's."""
+    layers = _layers_of_resnet(settings, n_channels=n_channels, stem="imagenet")
+    _dilate(layers["layer3"], 2)
+    _dilate(layers["layer4"], 4)
+    widths = {}
+    for stage in (1, 2, 3, 4):
+        widths[f"layer{stage}"] = _width_of_resnet(settings, stage)
+    network = nn.Sequential(layers)
+    _set_norms(network, settings)
+    return FeatureMaps(
+        network,
+        blocks=widths,
+        n_dims=3,
+        n_features=widths["layer4"],
+        smallest_shape=8,
+        inference_layout=torch.channels_last_3d,
+    )
+
+
+def _layers_of_resnet(
+    settings: EncoderSettings, *, n_channels: int, stem: str
+) -> OrderedDict[str, nn.Module]:
+    """Return the layers of MONAI's ResNet up to its last feature maps, by name."""
+    from monai.networks.nets.resnet import ResNet  # takes seconds
+
     block, depths, width, shortcut = _RESNETS[settings.name]
-    stem = "small" if settings.name == "resnet_small" else settings.stem or "cifar"
-    size, stride, has_pool = _STEMS[stem if is_flat else "imagenet"]
+    size, stride, has_pool = _STEMS[stem]
     network = ResNet(
         block,
         depths,
-        [width * 2**number for number in range(4)],
+        [width, 2 * width, 4 * width, 8 * width],
         spatial_dims=settings.n_dims,
-        n_input_channels=3 if is_flat else n_channels,
+        n_input_channels=n_channels,
         conv1_t_size=size,
         conv1_t_stride=stride,
         no_max_pool=not has_pool,
         shortcut_type=shortcut,
         feed_forward=False,
-        bias_downsample=False,  # as published: normalisation would take a bias out again
+        bias_downsample=False,  # as published: normalisation would remove a bias
     )
-    stages = {f"layer{number}": getattr(network, f"layer{number}") for number in (1, 2, 3, 4)}
-    if not is_flat:
-        _dilate(stages["layer3"], 2)
-        _dilate(stages["layer4"], 4)
-    names = ["conv1", "bn1", "act", *(["maxpool"] if has_pool else [])]
-    layers = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in names) | stages)
+    names = ["conv1", "bn1", "act"]
+    if has_pool:
+        names.append("maxpool")
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for name in (*names, "layer1", "layer2", "layer3", "layer4"):
+        layers[name] = getattr(network, name)
+    return layers
+
+
+def _width_of_resnet(settings: EncoderSettings, stage: int) -> int:
+    """Return the number of feature maps of a stage, 1 to 4."""
+    block, _, width, _ = _RESNETS[settings.name]
+    expansion = {"basic": 1, "bottleneck": 4}[block]
+    return width * expansion * 2 ** (stage - 1)
+
+
+def _set_norms(layers: nn.Module, settings: EncoderSettings) -> None:
+    """Replace the batch normalisations of a ResNet if the settings ask for groups."""
     if settings.norm != "batch":
-        _replace_norms(layers, _norm_layer(settings, width // 2))
-    return FeatureMaps(
-        layers,
-        blocks={}
-        if is_flat
-        else {name: network.in_planes >> (3 - at) for at, name in enumerate(stages)},
-        n_dims=2 if is_flat else 3,
-        n_features=network.in_planes,
-        smallest_shape=32 if is_flat and has_pool else 8,
-        layout=torch.channels_last if is_flat else torch.contiguous_format,
-        inference_layout=torch.channels_last if is_flat else torch.channels_last_3d,
-    )
+        _replace_norms(layers, _norm_layer(settings, _RESNETS[settings.name][2] // 2))
 
 
-def _dilate(stage: nn.Sequential, dilation: int) -> None:
-    """Let a stage keep its resolution, and see as far by dilated convolutions (MedicalNet, Chen et al. 2019)."""
-    for block in stage:
+def _dilate(stage: nn.Module, dilation: int) -> None:
+    """Replace the strides of a stage by dilation, for finer maps (Chen et al. 2019)."""
+    for block in stage.children():
         for layer in block.modules():
             if isinstance(layer, nn.Conv3d):
                 layer.stride = (1, 1, 1)
@@ -136,7 +197,7 @@ def _dilate(stage: nn.Sequential, dilation: int) -> None:
 
 
 def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
-    """Replace batch normalisations; MONAI's ResNet gives its own `norm` to the first layer alone."""
+    """Replace batch normalisations; MONAI's ResNet applies its `norm` to the first layer alone."""
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d | nn.BatchNorm3d):
             setattr(module, name, norm(child.num_features))
@@ -145,7 +206,7 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
 
 
 def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
+    """Build three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
     norm = _norm_layer(settings, 4)
     layers = nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
@@ -172,38 +233,42 @@ class _Resize(nn.Module):
 
 
 def _lenet5(settings: EncoderSettings) -> FeatureMaps:
-    """LeNet-5 (LeCun et al. 1998) up to its classifier, for colours, with rectifiers and normalised convolutions."""
+    """Build LeNet-5 (LeCun et al. 1998) for colours, with normalisation, without its classifier."""
     norm = _norm_layer(settings, 2)
-    made = [
-        *[nn.Conv2d(3, 6, kernel_size=5), norm(6), nn.ReLU(), nn.MaxPool2d(2)],
-        *[nn.Conv2d(6, 16, kernel_size=5), norm(16), nn.ReLU(), nn.MaxPool2d(2)],
-        *[
-            nn.Conv2d(16, 120, kernel_size=5),
-            nn.ReLU(),
-            nn.Conv2d(120, 84, kernel_size=1),
-            nn.ReLU(),
-        ],
+    convolutions = [
+        nn.Conv2d(3, 6, kernel_size=5),
+        norm(6),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, kernel_size=5),
+        norm(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 120, kernel_size=5),
+        nn.ReLU(),
+        nn.Conv2d(120, 84, kernel_size=1),
+        nn.ReLU(),
     ]
     # Weights are named by the number of their layer; resizing has none.
-    layers = nn.Sequential(
-        OrderedDict([("resize", _Resize()), *((str(i), layer) for i, layer in enumerate(made))])
-    )
-    return FeatureMaps(layers, n_dims=2, n_features=84, smallest_shape=8)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(resize=_Resize())
+    for number, layer in enumerate(convolutions):
+        layers[str(number)] = layer
+    return FeatureMaps(nn.Sequential(layers), n_dims=2, n_features=84, smallest_shape=8)
 
 
 def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
-    """Linear layers for measures, which come as channels of one place."""
+    """Build linear layers for measures, which are channels of samples of one voxel."""
     widths = settings.widths or _WIDTHS
     layers = nn.Sequential(nn.Flatten())
+    norm = _norm_layer(settings, 1)
     for n_in, n_out in pairwise([n_measures, *widths]):
-        norm = nn.GroupNorm(1, n_out) if settings.norm == "group" else nn.BatchNorm1d(n_out)
-        layers.extend([nn.Linear(n_in, n_out, bias=False), norm, nn.ReLU()])
+        layers.extend([nn.Linear(n_in, n_out, bias=False), norm(n_out), nn.ReLU()])
     layers.append(nn.Unflatten(1, (widths[-1], 1)))
     return FeatureMaps(layers, n_dims=1, n_features=widths[-1], smallest_shape=1)
 
 
 def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
-    """Return what makes a normalisation of a number of channels."""
+    """Return a factory: number of channels → normalisation layer."""
     if settings.norm == "group":
         return partial(nn.GroupNorm, n_groups)
-    return nn.BatchNorm2d if settings.n_dims == 2 else nn.BatchNorm3d
+    return {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[settings.n_dims]

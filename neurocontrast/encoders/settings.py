@@ -1,4 +1,4 @@
-"""What a user can say about the network."""
+"""Settings of the network and its projection head: section ``encoder`` of a configuration."""
 
 from __future__ import annotations
 
@@ -31,14 +31,20 @@ NAMES_OF_DIMS: dict[int, tuple[str, ...]] = {
 }
 
 
-N_BLOCKS = {"lenet": 3} | {
-    name: 4 for name in NAMES_OF_DIMS[3] if name.startswith(("densenet", "resnet"))
+N_BLOCKS = {
+    "lenet": 3,
+    "densenet121": 4,
+    "densenet_small": 4,
+    "resnet10_3d": 4,
+    "resnet18_3d": 4,
+    "resnet34_3d": 4,
+    "resnet50_3d": 4,
 }
-"""Blocks of networks of volumes, whose feature maps can be read out."""
+"""Network of volumes → number of blocks whose feature maps can be read out."""
 
 
 class ReadOut(Settings):
-    """Choose the feature maps that make the representation, and the grid over which each of them is averaged.
+    """Choose the feature maps of the representation, and the grid over which maps are averaged.
 
     Examples
     --------
@@ -48,21 +54,30 @@ class ReadOut(Settings):
     """
 
     blocks: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
-    """Blocks of the network, counted from 1; None for the last one, as published. Earlier blocks keep finer places."""
+    """Blocks of the network, counted from 1; None for the last one, as published. Earlier blocks
+    have finer feature maps."""
     grid: tuple[_Cells, _Cells, _Cells] = (1, 1, 1)
-    """Cells to the right, to the front and upwards; (1, 1, 1) is global average pooling, as published. A mean over the
-    whole brain forgets where something is, and with it most of what tells the sexes apart."""
+    """Cells to the right, to the front and upwards; (1, 1, 1) is global average pooling, as
+    published. A mean over the whole brain forgets locations, and with them most differences between
+    the sexes."""
 
     @property
     def n_cells(self) -> int:
-        """Cells of the grid."""
+        """Number of cells of the grid."""
         return math.prod(self.grid)
 
     def check(self, name: str) -> None:
-        """Raise a ValueError where the network of that name has no such blocks, or no read-out to choose."""
+        """Refuse blocks that a network does not have, or any choice for other networks.
+
+        Raises
+        ------
+        ValueError
+            Naming the network's blocks, or the networks with a choice.
+        """
         if self != ReadOut() and name not in N_BLOCKS:
             raise ValueError(
-                f"read_out belongs to {', '.join(N_BLOCKS)}, and nothing reads it with name: {name}; remove it"
+                f"read_out belongs to {', '.join(N_BLOCKS)}, and nothing reads it with name: "
+                f"{name}; remove it"
             )
         beyond = [block for block in self.blocks or () if block > N_BLOCKS[name]]
         if beyond:
@@ -72,10 +87,10 @@ class ReadOut(Settings):
 
 
 class Beside(Settings):
-    """Choose the linear components that are kept beside a network, as a block of their own.
+    """Choose linear components to keep beside a network's features, as a second block.
 
-    They are fitted in one pass, after training, on the samples that the network learned from, so
-    that what a linear model would keep of a scan is not lost where the network forgets it.
+    Components are fitted in one pass, after training, on the training samples. Differences between
+    scans that a network forgets, and a linear model would keep, are not lost.
 
     Examples
     --------
@@ -85,15 +100,15 @@ class Beside(Settings):
     """
 
     name: Literal["pca"] = "pca"
-    """Principal components of the un-augmented training samples."""
+    """``pca``: principal components of the training samples, without augmentation."""
     n_components: Annotated[int, Field(ge=1)] = 400
-    """Number of components, or `share` of the people learned from where that is less."""
+    """Number of components; fewer if `share` of the number of training people is less."""
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Largest number of components over the number of people learned from.
+    """Largest number of components over the number of training people.
 
-    Probes that are fitted to people learned from need half or less: along as many components as
-    people, everybody is as far from everybody. In a study of other people more components keep
-    more: 0.8 in `make demo` (docs/simulation.md).
+    Probes that are fitted to the training people need half or less: with as many components as
+    people, all people are equally far from one another. For a study of new people more components
+    keep more: 0.8 in `make demo` (docs/simulation.md).
     """
 
 
@@ -103,11 +118,11 @@ _OWNERS = {
     "shrinkage": ("lda",),
     "stem": ("resnet18", "resnet50"),
 }
-"""Settings that some networks alone read."""
+"""Setting → the networks that read it."""
 
 
 class EncoderSettings(Settings):
-    """The encoder and the projection head that is put on it for pretraining.
+    """Settings of an encoder, and of the projection head for pretraining.
 
     Examples
     --------
@@ -117,53 +132,55 @@ class EncoderSettings(Settings):
     """
 
     name: Literal[_OfVolumes, _OfImages, _OfMeasures] = "densenet121"
-    """The network. Of volumes: ``densenet121`` is MONAI's 3D DenseNet with 1024 features; ``densenet_small`` has
-    blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first features: 192 features, a thirteenth of
-    the weights and a fifth of the time, for cohorts of hundreds and machines without a GPU.
-    ``resnet10_3d`` to ``resnet50_3d`` are the ResNets of MedicalNet (Chen et al. 2019), dilated in
-    their last two stages: 512 features, the last one 2048. ``lenet`` is a three-layer network for
-    tests and first steps on tiny volumes, not for results. ``pca`` is linear: the principal
-    components of the training scans' voxels, which no loss, views or epochs take part in, and which
-    any network has to beat. ``lda`` is linear too: those combinations of the components by which
-    people differ most, compared with how much scans of one person differ (Fisher's discriminants,
-    as in Belhumeur et al. 1997). It needs several scans of a subject: from several scanners, or
-    imitated by ``prepare --imitations``. Of images: ``resnet18`` and ``resnet50`` are MONAI's: 512
-    and 2048 features; ``resnet_small`` is ResNet18 with widths of 16 to 128 and a first convolution
-    of stride 2: 128 features; ``lenet5`` is LeNet-5 for colours, 84 features, and resizes images to
-    32×32. Of regional measures: ``mlp`` is linear layers of `widths`, each with batch normalisation
-    and a rectifier; ``pca`` and ``lda`` are those of volumes."""
+    """Network. For volumes: ``densenet121`` is MONAI's 3D DenseNet with 1024 features;
+    ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first features: 192
+    features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
+    machines without a GPU. ``resnet10_3d`` to ``resnet50_3d`` are the ResNets of MedicalNet (Chen
+    et al. 2019), dilated in their last two stages: 512 features, 2048 for ``resnet50_3d``.
+    ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for results.
+    ``pca`` is linear: the principal components of the training scans' voxels, without a loss, views
+    or epochs; any network has to beat it. ``lda`` is linear too: the combinations of principal
+    components by which people differ most, compared with the differences between scans of one
+    person (Fisher's discriminants, as in Belhumeur et al. 1997). ``lda`` needs several scans of a
+    subject: from several scanners, or imitated by ``prepare --imitations``. For images:
+    ``resnet18`` and ``resnet50`` are MONAI's, with 512 and 2048 features; ``resnet_small`` is
+    ResNet18 with widths of 16 to 128 and a first convolution of stride 2: 128 features; ``lenet5``
+    is LeNet-5 for colours, with 84 features, and resizes images to 32×32. For regional measures:
+    ``mlp`` is linear layers of `widths`, each with batch normalisation and a rectifier; ``pca`` and
+    ``lda`` are as for volumes."""
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
-    """Of ``mlp``: the size of each layer, the last one that of the representation; None: 512 and 128."""
+    """Sizes of the layers of ``mlp``, the last one the representation's; None: 512 and 128."""
     n_components: Annotated[int, Field(ge=1)] | None = None
-    """Features of ``pca`` and ``lda``; None: 60."""
+    """Number of features of ``pca`` and ``lda``; None: 60."""
     shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    """Of ``lda``: how far the covariance within people is moved towards a multiple of the identity; None: 0.3."""
+    """Weight of a multiple of the identity in the covariance within people, for ``lda``; None:
+    0.3."""
     norm: Literal["batch", "group"] = "batch"
-    """What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
-    ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``,
-    8 in ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``): a representation does not depend on the
-    other samples, so micro-batches change nothing but memory."""
+    """Values over which feature maps are normalised. ``batch``: the samples that pass together, as
+    published. ``group``: groups of channels of one sample (32 groups, Wu & He 2018; 16 in
+    ``densenet_small``, 8 in ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``), so that a
+    representation does not depend on other samples, and micro-batches change nothing but memory."""
     final_norm: bool = True
     """Whether DenseNet normalises its last feature maps before they are pooled."""
     stem: Literal["cifar", "imagenet"] | None = None
-    """How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in
-    SimCLR's appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None:
-    ``cifar``."""
+    """First layers of ``resnet18`` and ``resnet50``. ``cifar``: a 3×3 convolution, for images of 32
+    pixels, as in SimCLR's appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and
+    max-pooling. None: ``cifar``."""
     read_out: ReadOut = ReadOut()
-    """Of networks of volumes: the blocks, and the grid, that features are read out at."""
+    """Blocks and grid at which features of networks of volumes are read out."""
     beside: Beside | None = None
-    """Linear components that are kept beside a network of volumes or measures; None: none."""
+    """Linear components to keep beside a network of volumes or measures; None: no components."""
     centre_input: Literal[False] = Field(False, exclude=True, repr=False)
-    """Nothing: accepted because runs of versions before 26 November 2026 record it."""
+    """Without effect: accepted because runs of versions before 26 November 2026 record the key."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
-    """Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding
-    that the loss sees. Evaluation uses the features before the head, which may keep what the loss
-    makes the embedding forget, such as the site. With ``[]`` there is no head, and the loss sees
-    the features."""
+    """Sizes of the projection head's layers after the encoder's features; the last is the size of
+    the embedding that the loss sees. Evaluation uses the features before the head, which may keep
+    information that the loss makes the embedding forget, such as the site. With ``[]`` there is no
+    head, and the loss sees the features."""
     projection_norm: Literal["batch", "layers", "none"] = "batch"
-    """``batch``: the head standardises the features over the batch first, which lets short trainings learn sooner;
-    the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but the
-    last, before its rectifier, as in SimCLR."""
+    """Normalisation in the head. ``batch``: standardise the features over the batch first, by which
+    short trainings learn sooner; the y-Aware authors' head does not. ``layers``: batch
+    normalisation after each layer but the last, before its rectifier, as in SimCLR."""
 
     @model_validator(mode="after")
     def _read_by_their_networks_only(self) -> EncoderSettings:
@@ -176,7 +193,8 @@ class EncoderSettings(Settings):
         for key, owners in _OWNERS.items():
             if getattr(self, key) is not None and self.name not in owners:
                 raise ValueError(
-                    f"{key} belongs to {' and '.join(owners)}, and nothing reads it with name: {self.name}; remove it"
+                    f"{key} belongs to {' and '.join(owners)}, and nothing reads it with name: "
+                    f"{self.name}; remove it"
                 )
         return self
 
@@ -187,7 +205,9 @@ class EncoderSettings(Settings):
 
     @property
     def n_dims(self) -> int:
-        """Dimensions of what the network encodes: 2 for images, 3 for volumes, 1 for measures alone."""
-        return (
-            2 if self.name in NAMES_OF_DIMS[2] else 1 if self.name in get_args(_OfMeasures) else 3
-        )
+        """Dimensions of a sample: 1 of measures, 2 of images, 3 of volumes and for pca and lda."""
+        if self.name in get_args(_OfMeasures):
+            return 1
+        if self.name in NAMES_OF_DIMS[2]:
+            return 2
+        return 3

@@ -1,4 +1,4 @@
-"""Weights as files that say what they are: safetensors of encoder and projection head, and their JSON."""
+"""Read and write weights: safetensors of encoder and projection head, and ``encoder.json``."""
 
 import hashlib
 import os
@@ -28,12 +28,12 @@ WEIGHTS = "encoder.safetensors"
 HEAD = "head.safetensors"
 CONTRACT = "encoder.json"
 SECOND = "encoder_2"
-"""Folder of a run with its second encoder, where it has two: again weights, their JSON, and who was learned from."""
+"""Folder of a run's second encoder, if there are two: weights, ``encoder.json`` and provenance."""
 MEMBERS = "members.json"
 """File of a run with several members, each of which is a run in the folder ``members``."""
-
-
 _REMEDY = "Copy the run again."
+_MOST_SUGGESTIONS = 9
+"""Unknown names from which on no near names are suggested, since none would help."""
 
 
 def folder_of_member(run: Path, number: int) -> Path:
@@ -48,11 +48,21 @@ def save_encoder(
     *,
     head: nn.Module | None = None,
 ) -> None:
-    """Write ``encoder.safetensors`` and ``head.safetensors``, then ``encoder.json``, each atomically.
+    """Write ``encoder.safetensors``, ``head.safetensors`` and ``encoder.json``, each atomically.
 
-    The JSON is written last and holds the digests of the weights, so a folder with all files is a
-    finished one. It records the encoder's settings, and the `contract`: what else must be known to
-    use the encoder.
+    The JSON is written last and holds the digests of the weights: a folder with all files is
+    finished.
+
+    Parameters
+    ----------
+    folder : path
+        Folder to write into.
+    encoder : Encoder
+        Network, whose settings are recorded.
+    contract : EncoderDescription
+        Further keys of ``encoder.json``, such as the preprocessing.
+    head : torch.nn.Module, optional
+        Projection head.
     """
     folder = Path(folder)
     content: Json = {
@@ -77,25 +87,48 @@ def save_model(
     heads: bool = True,
     **facts: Json,
 ) -> None:
-    """Write the encoder of a model with its head, and the second one of two to a folder of its own, which comes first.
+    """Write the encoder of a model with its head; a second encoder is written first.
 
-    Each has its contract, and both have the `facts`. The folder of a second encoder has copies of
-    ``provenance.json`` and ``metrics.csv`` of the `run`, so that it serves wherever a run's does.
+    Parameters
+    ----------
+    folder : Path
+        Folder of the first encoder.
+    model : ContrastiveModel
+        Model of one encoder, or of two.
+    contracts : sequence of EncoderDescription
+        Keys of each encoder's ``encoder.json``.
+    run : Path
+        Run, whose ``provenance.json`` and ``metrics.csv`` are copied into the second encoder's
+        folder, so that the folder can be used as a run.
+    heads : bool
+        Whether projection heads are written.
+    **facts
+        Keys of both ``encoder.json``.
     """
-    places = (folder, folder / SECOND)
-    for half, contract, place in reversed(list(zip(model.halves, contracts, places, strict=False))):
-        for name in ("provenance.json", "metrics.csv") if place != folder else ():
+    if len(model.halves) > 1:
+        second = folder / SECOND
+        for name in ("provenance.json", "metrics.csv"):
             if (run / name).is_file():
-                write_text(place / name, (run / name).read_text(encoding="utf-8"))
-        described = contract.with_keys(**facts)
-        save_encoder(place, half.encoder, described, head=half.head if heads else None)
+                write_text(second / name, (run / name).read_text(encoding="utf-8"))
+        _save_half(second, model.halves[1], contracts[1].with_keys(**facts), with_head=heads)
+    _save_half(folder, model.halves[0], contracts[0].with_keys(**facts), with_head=heads)
+
+
+def _save_half(
+    folder: Path, half: ContrastiveModel, contract: EncoderDescription, *, with_head: bool
+) -> None:
+    """Write an encoder of a model, with its head if asked."""
+    head = None
+    if with_head:
+        head = half.head
+    save_encoder(folder, half.encoder, contract, head=head)
 
 
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
-    """Write a module's tensors; return how the JSON names the file."""
-    tensors = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()
-    }
+    """Write a module's tensors; return name and digest of the file."""
+    tensors = {}
+    for name, tensor in module.state_dict().items():
+        tensors[name] = tensor.detach().cpu().contiguous()
     content = safetensors.torch.save(tensors, metadata={"format": f"neurocontrast {path.stem}"})
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
@@ -103,9 +136,14 @@ def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
 
 
 def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
-    """Copy the weight files that a contract names, a head only if there is one, and the contract.
+    """Copy the weights of an encoder, of its head if there is one, and ``encoder.json``.
 
-    Files are not written anew: probes, and the record of members, name their digests.
+    Files are copied byte by byte: probes and ``members.json`` name their digests.
+
+    Raises
+    ------
+    CheckpointError
+        If a file changes while it is copied.
     """
     target.mkdir(parents=True, exist_ok=True)
     for weights in (contract.weights, contract.head):
@@ -120,7 +158,7 @@ def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def refuse_members(folder: Path) -> None:
-    """Refuse a run of several members where one encoder is taken."""
+    """Refuse a run of several members where one encoder is needed."""
     if (folder / MEMBERS).is_file():
         raise CheckpointError(
             f"{folder}: this run has several members (training.members), and one encoder is taken. "
@@ -129,23 +167,18 @@ def refuse_members(folder: Path) -> None:
 
 
 def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
-    """Read and check ``encoder.json``."""
+    """Read and check ``encoder.json`` of a folder.
+
+    Raises
+    ------
+    CheckpointError
+        If the folder has several members or no ``encoder.json``, or the file is damaged or of
+        another version.
+    """
     path = Path(folder) / CONTRACT
     refuse_members(path.parent)
     if not path.is_file():
-        weights = sorted(
-            (Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"),
-            key=lambda path: path.parent.name,
-        )
-        unfinished = (Path(folder) / "checkpoints").is_dir()
-        advice = (
-            "The run is not finished: continue it with --resume"
-            if unfinished
-            else "Give a run directory"
-        )
-        advice += (
-            f", or give the weights of its last epoch, {weights[-1].parent}." if weights else "."
-        )
+        advice = _advice_without_contract(path.parent)
         raise CheckpointError(f"{folder}: no {CONTRACT} there. {advice}")
     content: Json = read_json(path, error=CheckpointError, remedy=_REMEDY)
     if content.get("format") != FORMAT:
@@ -156,9 +189,29 @@ def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
     return EncoderContract.of(content, path, error=CheckpointError, remedy=_REMEDY)
 
 
+def _advice_without_contract(folder: Path) -> str:
+    """Return advice for a folder without ``encoder.json``, such as an unfinished run."""
+    checkpoints = folder / "checkpoints"
+    advice = "Give a run directory"
+    if checkpoints.is_dir():
+        advice = "The run is not finished: continue it with --resume"
+    epochs = sorted(path.parent.name for path in checkpoints.glob(f"epoch-*/{CONTRACT}"))
+    if not epochs:
+        return f"{advice}."
+    return f"{advice}, or give the weights of its last epoch, {checkpoints / epochs[-1]}."
+
+
 def digest_of_weights(path: Path) -> str:
-    """Return the SHA-256 of an encoder's weights, given as a run, as a folder, or as one of their files."""
-    folder = path.parent if path.name == CONTRACT else path
+    """Return the SHA-256 of an encoder's weights.
+
+    Parameters
+    ----------
+    path : Path
+        Run, folder of an encoder, ``encoder.json``, or file of weights.
+    """
+    folder = path
+    if path.name == CONTRACT:
+        folder = path.parent
     if folder.is_dir():
         return read_contract(folder).sha256
     return digest_of_file(path)
@@ -170,25 +223,41 @@ def read_tensors(
     *,
     expected: Mapping[str, torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Read the tensors of a file that ``encoder.json`` names, as a module needs them."""
+    """Read the tensors of a file that ``encoder.json`` names.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of the file.
+    weights : WeightsFile
+        Name and digest of the file.
+    expected : mapping
+        Name → tensor of the module that takes the tensors.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is missing or damaged, or tensors do not fit the module.
+    """
     path = Path(folder) / weights.file
     sha256 = weights.sha256
     if not path.is_file():
         raise CheckpointError(f"{path}: the weights are missing. Copy the run again.")
-    found = digest_of_file(path)
-    if found != sha256:
+    digest = digest_of_file(path)
+    if digest != sha256:
         raise CheckpointError(
-            f"{path}: SHA-256 is {found[:12]}…, but {CONTRACT} says {sha256[:12]}…: the file is damaged or belongs to "
-            "another run. Copy both files of one run."
+            f"{path}: SHA-256 is {digest[:12]}…, but {CONTRACT} says {sha256[:12]}…: the file is "
+            "damaged or belongs to another run. Copy both files of one run."
         )
     tensors = load_tensors(path, remedy=_REMEDY)
     problems = misfits(tensors, expected)
     if problems:
-        shown = "; ".join(problems[:5]) + (
-            f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        )
+        phrases = problems[:5]
+        if len(problems) > 5:
+            phrases.append(f"and {len(problems) - 5} more")
         raise CheckpointError(
-            f"{path}: the weights do not fit the network that {CONTRACT} describes: {shown}."
+            f"{path}: the weights do not fit the network that {CONTRACT} describes: "
+            f"{'; '.join(phrases)}."
         )
     return tensors
 
@@ -207,13 +276,13 @@ def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Te
     """Return a line for each tensor of a module that is missing, unknown, or of another shape."""
     problems = [f"'{name}' is missing" for name in expected if name not in tensors]
     unknown = [name for name in tensors if name not in expected]
-    # With more names than these, suggestions take long and help nobody.
-    problems += [
-        f"'{name}' is unknown.{suggestion(name, expected) if len(unknown) < 9 else ''}"
-        for name in unknown
-    ]
-    return problems + [
-        f"'{name}' has shape {list(tensors[name].shape)}, the network needs {list(tensor.shape)}"
-        for name, tensor in expected.items()
-        if name in tensors and tensors[name].shape != tensor.shape
-    ]
+    for name in unknown:
+        near = ""
+        if len(unknown) < _MOST_SUGGESTIONS:
+            near = suggestion(name, expected)
+        problems.append(f"'{name}' is unknown.{near}")
+    for name, tensor in expected.items():
+        if name in tensors and tensors[name].shape != tensor.shape:
+            shape = list(tensors[name].shape)
+            problems.append(f"'{name}' has shape {shape}, the network needs {list(tensor.shape)}")
+    return problems

@@ -1,6 +1,7 @@
-"""Kernels on metadata: how alike two scans are, from what the hospital recorded about them.
+"""Kernels on metadata: similarity of two scans by their recorded metadata, such as age and sex.
 
-Each is a symmetric weight w(y, y'); they compose with ``*`` (product) and ``+`` (weighted sum):
+A kernel is a symmetric weight w(y, y'). Kernels compose with ``*`` (product) and ``+`` (weighted
+sum):
 
 >>> w = Gaussian("age", sigma=5.0) * Categorical("sex")
 >>> sorted(w.columns)

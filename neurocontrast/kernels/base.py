@@ -1,4 +1,4 @@
-"""Kernels on metadata, symmetric weights w(y, y') between two scans; products and weighted sums of kernels."""
+"""Base of kernels on metadata, symmetric weights w(y, y') of two scans; products and sums."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.seeds import derive_seed
 
 Metadata = Mapping[str, Any]
-"""Columns by name: tensors, or what `column_of` makes tensors of."""
+"""Columns by name: tensors, or values that `column_of` turns into tensors."""
 Kind = Literal["continuous", "categorical"]
 Block = Callable[[slice, slice], Tensor]
-"""``block(i, j)``: the weights of row scans ``i`` with column scans ``j``, a fresh (n_i, n_j) tensor."""
+"""``block(i, j)``: weights of row scans ``i`` with column scans ``j``, fresh, (n_i, n_j)."""
 
 _EVERYTHING = slice(None)
 
 
 class Kernel(nn.Module):
-    """A symmetric weight between scans, computed from their metadata.
+    """Symmetric weight between scans, computed from their metadata.
 
     ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` a rectangular (n,
-    m) part of it. Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum.
-    Metadata is a dictionary of tensors on one device: continuous columns (n,) or (n, p) with NaN
-    where a value is missing, categorical columns integer codes (n,) with -1 where missing. Lists,
-    arrays and the columns of a DataFrame are taken too, categories then also as words. Cells are
-    missing as in tables: None, NaN, "", "n/a" and their like. Weights carry no gradient.
+    m) block. Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum. Metadata
+    is a dictionary of tensors on one device: continuous columns (n,) or (n, p) with NaN where a
+    value is missing, categorical columns integer codes (n,) with -1 where missing. Lists, arrays
+    and the columns of a DataFrame are accepted too, categories then also as words. Missing cells
+    are as in tables: None, NaN, "", "n/a" and similar marks. Weights carry no gradient.
     """
 
     columns: dict[str, Kind]
-    """The metadata columns that are read, and how."""
+    """Metadata column that the kernel reads → kind."""
     supremum: float
-    """‖w‖∞ over all possible metadata: infinite where only a batch has a maximum."""
+    """‖w‖∞ over all possible metadata: infinite if only a batch has a maximum."""
     nonnegative: bool
-    """Whether w ≥ 0 whatever the metadata."""
+    """Whether w ≥ 0 for all metadata."""
     positive_semidefinite: bool = True
     """Whether every matrix of weights without missing values is positive semi-definite."""
 
@@ -52,47 +52,74 @@ class Kernel(nn.Module):
         *,
         dtype: torch.dtype | None = None,  # noqa: ARG002
     ) -> float | Tensor:
-        """‖w‖∞ of a batch: ``supremum`` where that is finite, else the maximum over the batch."""
+        """Return ‖w‖∞ of a batch: ``supremum`` if finite, or else the maximum over the batch."""
         return self.supremum
 
     @abstractmethod
     def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
-        """Prepare the columns of row and column scans once; return the function that computes any block of weights.
+        """Prepare the columns of row and column scans once, for weights of any block.
 
-        Scans are compared with themselves where ``cols`` is ``rows``; otherwise no scan is in both.
-        `dtype` is that of the weights, by default the column's or float32.
+        Parameters
+        ----------
+        rows, cols : mapping
+            Metadata of the scans. If ``cols`` is ``rows``, scans are compared with themselves; if
+            not, no scan is in both.
+        dtype : torch.dtype, optional
+            Of the weights; by default the column's, or float32.
+
+        Returns
+        -------
+        callable
+            ``block(i, j)``, for slices of rows and columns.
         """
 
     def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
-        """Fit bandwidths that are given by a rule on the training cohort; returns itself."""
+        """Fit the bandwidths of rules on the metadata of the training cohort; return the kernel."""
         return self
 
     @abstractmethod
     def check(
         self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False
     ) -> None:
-        """Refuse metadata of a cohort that the kernel cannot read, naming the column and all rows at fault.
+        """Refuse metadata of a cohort that the kernel cannot read.
 
-        `names` are those of the rows, for the message. With `nonnegative`, metadata on which the
-        kernel goes below zero are refused too, as y-Aware InfoNCE and conditional uniformity need.
+        Parameters
+        ----------
+        metadata : mapping
+            Columns of the cohort.
+        names : sequence of str, optional
+            Name of each row, for the message; numbers by default.
+        nonnegative : bool
+            Refuse metadata with weights below zero too, as y-Aware InfoNCE and conditional
+            uniformity need.
+
+        Raises
+        ------
+        DataError
+            Naming the column and all rows at fault.
         """
 
     def forward(self, rows: Metadata, cols: Metadata | None = None) -> Tensor:
         """Return the (n, n) weights of a batch, or the (n, m) block of ``rows`` with ``cols``."""
-        return self.bind(rows, rows if cols is None else cols, dtype=self.precision_for(rows))(
-            _EVERYTHING, _EVERYTHING
-        )
+        if cols is None:
+            cols = rows
+        block = self.bind(rows, cols, dtype=self.precision_for(rows))
+        return block(_EVERYTHING, _EVERYTHING)
 
     def precision_for(self, metadata: Metadata) -> torch.dtype:
-        """Return the dtype of the weights of scans: float64 where a column is, else float32."""
+        """Return the dtype of weights: float64 if any column has that dtype, or else float32."""
         wide = any(
             column in metadata and getattr(metadata[column], "dtype", None) == torch.float64
             for column in self.columns
         )
-        return torch.float64 if wide else torch.float32
+        if wide:
+            return torch.float64
+        return torch.float32
 
     def __mul__(self, other: Kernel | float) -> Product | WeightedSum:
-        return Product(self, other) if isinstance(other, Kernel) else WeightedSum((other, self))
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        return WeightedSum((other, self))
 
     def __rmul__(self, factor: float) -> WeightedSum:
         return WeightedSum((factor, self))
@@ -104,17 +131,37 @@ class Kernel(nn.Module):
 def column_of(
     metadata: Metadata | None, name: str, *, needed_by: str, words: bool = False
 ) -> Tensor:
-    """Return a column of one or two dimensions, or refuse metadata without it; with `words`, words become codes."""
+    """Return a column of metadata as a tensor (n,) or (n, p).
+
+    Parameters
+    ----------
+    metadata : mapping or None
+        Columns by name.
+    name : str
+        Name of the column.
+    needed_by : str
+        Name of the loss or kernel, for messages.
+    words : bool
+        Turn words of categories into codes.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or its values are no numbers of one or two dimensions.
+    """
     if metadata is not None and not hasattr(metadata, "keys"):
         raise DataError(
-            f"metadata must be columns by name, as in {{'{name}': values}}, got {type(metadata).__name__}."
+            f"metadata must be columns by name, as in {{'{name}': values}}, "
+            f"got {type(metadata).__name__}."
         )
     if metadata is None or name not in metadata:
-        given = (
-            "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
-        )
+        reason = "metadata was not given"
+        if metadata is not None:
+            reason = f"it has {one_of(metadata) or 'none'}"
         near = suggestion(name, metadata or ())
-        raise DataError(f"metadata has no column '{name}', which {needed_by} needs; {given}.{near}")
+        raise DataError(
+            f"metadata has no column '{name}', which {needed_by} needs; {reason}.{near}"
+        )
     column = _as_tensor(metadata[name], name, words=words)
     if column.ndim not in (1, 2):
         raise DataError(
@@ -123,27 +170,29 @@ def column_of(
     return column
 
 
-def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
-    """Return what was given as a tensor: numbers as they are, words as codes that are the same in every batch."""
-    if isinstance(given, Tensor):
-        return given.as_subclass(Tensor)  # of MONAI's MetaTensor, too
-    values = np.asarray(given)
-    values = (
-        np.asarray(given, dtype=object) if values.dtype.kind in "US" else values
-    )  # else NaN is the word "nan"
-    if values.dtype.kind in "biuf":
-        return torch.tensor(
-            values if values.dtype.kind == "f" else values.astype(np.int64)
-        )  # pandas' are read-only
+def _as_tensor(column: Any, name: str, *, words: bool) -> Tensor:
+    """Convert a column to a tensor: numbers unchanged, words to codes, the same in every batch."""
+    if isinstance(column, Tensor):
+        return column.as_subclass(Tensor)  # of MONAI's MetaTensor, too
+    values = np.asarray(column)
+    if values.dtype.kind in "US":  # where a NaN has become the word "nan"
+        values = np.asarray(column, dtype=object)
+    # Copies: arrays of pandas are read-only.
+    if values.dtype.kind == "f":
+        return torch.tensor(values)
+    if values.dtype.kind in "biu":
+        return torch.tensor(values.astype(np.int64))
     cells = values.ravel()
     try:
         if words:
-            return torch.tensor([_code_of(cell) for cell in cells]).reshape(values.shape)
+            return torch.tensor(list(map(_code_of, cells))).reshape(values.shape)
         return torch.tensor(list(map(_number_of, cells)), dtype=torch.float32).reshape(values.shape)
     except (TypeError, ValueError):
-        allowed = "numbers, or words of categories," if words else "numbers"
+        allowed = "numbers"
+        if words:
+            allowed = "numbers, or words of categories,"
         raise DataError(
-            f"metadata['{name}'] must hold {allowed} one a sample, got {given!r:.80}."
+            f"metadata['{name}'] must hold {allowed} one a sample, got {column!r:.80}."
         ) from None
 
 
@@ -163,7 +212,7 @@ def _code_of(cell: object) -> int:
 
 
 class _Composite(Kernel):
-    """What product and weighted sum share; weights and suprema of the parts are combined alike."""
+    """Base of product and weighted sum, which combine weights and suprema of kernels alike."""
 
     parts: nn.ModuleList
 
@@ -178,16 +227,17 @@ class _Composite(Kernel):
             for column, kind in kernel.columns.items():
                 if self.columns.setdefault(column, kind) != kind:
                     raise ConfigError(
-                        f"Column '{column}' is read both as {self.columns[column]} and as {kind}; choose one."
+                        f"Column '{column}' is read both as {self.columns[column]} and as {kind}; "
+                        "choose one."
                     )
 
     @abstractmethod
     def combine(self, values: Iterable[Any]) -> Any:
-        """Return the product or the weighted sum of one number or tensor a part."""
+        """Return the product or the weighted sum of a number or tensor of each kernel."""
 
     @property
     def kernels(self) -> list[Kernel]:
-        return [part for part in self.parts if isinstance(part, Kernel)]
+        return [kernel for kernel in self.parts if isinstance(kernel, Kernel)]
 
     def supremum_over(
         self, metadata: Metadata, *, dtype: torch.dtype | None = None
@@ -214,12 +264,12 @@ class _Composite(Kernel):
 
 
 class Product(_Composite):
-    """Product of kernels: alike only where every factor says so (age **and** sex). ``a * b`` makes one.
+    """Product of kernels, ``a * b``: scans are alike only if alike by every factor.
 
     Parameters
     ----------
     *kernels : Kernel
-        The factors; ‖w‖∞ is the product of theirs.
+        Factors, such as kernels on age and on sex; ‖w‖∞ is the product of the factors' suprema.
 
     Examples
     --------
@@ -231,20 +281,26 @@ class Product(_Composite):
     """
 
     def __init__(self, *kernels: Kernel) -> None:
-        nested = [kernel.kernels if isinstance(kernel, Product) else [kernel] for kernel in kernels]
-        super().__init__([kernel for part in nested for kernel in part])
+        factors: list[Kernel] = []
+        for kernel in kernels:
+            if isinstance(kernel, Product):
+                factors += kernel.kernels
+            else:
+                factors.append(kernel)
+        super().__init__(factors)
 
     def combine(self, values: Iterable[Any]) -> Any:
         return reduce(mul, values)
 
 
 class WeightedSum(_Composite):
-    """Weighted sum of kernels: alike where any part says so. ``2.0 * a + b`` makes one.
+    """Weighted sum of kernels, ``2.0 * a + b``: scans are alike if alike by any kernel.
 
     Parameters
     ----------
     *terms : Kernel or (float, Kernel)
-        A kernel alone counts once; ‖w‖∞ is the same weighted sum of theirs.
+        Kernels with their weights above 0, 1 for a kernel alone; ‖w‖∞ is the weighted sum of the
+        kernels' suprema.
 
     Examples
     --------
@@ -257,13 +313,15 @@ class WeightedSum(_Composite):
     """
 
     def __init__(self, *terms: Kernel | tuple[float, Kernel]) -> None:
-        flat = [
-            part
-            for term in terms
-            for part in _weighted(*((1.0, term) if isinstance(term, Kernel) else term))
-        ]
-        self.factors = tuple(float(factor) for factor, _ in flat)
-        super().__init__([kernel for _, kernel in flat])
+        factors = []
+        kernels = []
+        for term in terms:
+            weighted = (1.0, term) if isinstance(term, Kernel) else term
+            for factor, kernel in _weighted(*weighted):
+                factors.append(float(factor))
+                kernels.append(kernel)
+        self.factors = tuple(factors)
+        super().__init__(kernels)
 
     def combine(self, values: Iterable[Any]) -> Any:
         weighted = (
@@ -277,11 +335,11 @@ class WeightedSum(_Composite):
 
 
 def _weighted(factor: float, kernel: Kernel) -> Iterator[tuple[float, Kernel]]:
-    """Yield the weighted kernels of a term, those of a sum one by one."""
+    """Yield the weighted kernels of a term; a sum within a sum is dissolved."""
     if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
         raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")
     if not isinstance(kernel, WeightedSum):
         yield factor, kernel
         return
-    for inner, part in zip(kernel.factors, kernel.kernels, strict=True):
-        yield factor * inner, part
+    for inner_factor, inner in zip(kernel.factors, kernel.kernels, strict=True):
+        yield factor * inner_factor, inner

@@ -1,4 +1,4 @@
-"""The kernels on a category: alike where it is the same (sex), or where it is not (site)."""
+"""Kernels on a category: scans are alike if the category is equal (sex), or different (site)."""
 
 from typing import Annotated
 
@@ -12,12 +12,12 @@ from neurocontrast.settings import Column, checked
 
 
 class _Codes(ColumnKernel):
-    """A kernel on integer codes, from whether two scans have the same."""
+    """Kernel on integer codes, by whether two scans have equal codes."""
 
     kind: Kind = "categorical"
 
     def observed(self, values: Tensor) -> Tensor:
-        """Say which rows have codes of at least 0; NaN and negative codes are missing."""
+        """Tell which rows have codes of at least 0; NaN and negative codes are missing."""
         return (values >= 0).all(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
@@ -33,21 +33,20 @@ class _Codes(ColumnKernel):
             for of_rows, of_cols in zip(rows.T, cols.T, strict=True):
                 equal &= of_rows.unsqueeze(1) == of_cols
         weights = self.of_equality(equal, dtype)
-        if (
-            rows.device.type != "cpu"
-        ):  # no host transfer to raise an error: the loss turns NaN and training stops
+        # On an accelerator no value is read back to raise an error: the loss becomes NaN instead.
+        if rows.device.type != "cpu":
             weights = weights.masked_fill_(
                 ~self.observed(rows).unsqueeze(1) | ~self.observed(cols), torch.nan
             )
         return weights
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
-        """Weights from whether the codes are equal, a fresh tensor."""
+        """Compute weights from the equality of codes, as a fresh tensor."""
         return equal.to(dtype)
 
 
 class Categorical(_Codes):
-    """Categorical kernel, w = 1 where the categories are equal, else 0; ‖w‖∞ = 1.
+    """Categorical kernel, w = 1 for equal categories and 0 for others; ‖w‖∞ = 1.
 
     Parameters
     ----------
@@ -66,25 +65,25 @@ class Categorical(_Codes):
 
 
 class Different(_Codes):
-    """The inverse of `Categorical`: w = 1 where the categories differ, ``within`` where they are equal; ‖w‖∞ = 1.
+    """Inverse of `Categorical`, w = 1 for different categories, `within` for equal; ‖w‖∞ = 1.
 
-    As a factor, ``Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")``, it lets
-    scans of like age and sex attract across sites and not only within one. A scan is always alike
-    to itself, w = 1: its own second view stays a positive, also where nobody of another site is in
-    the batch.
+    In ``Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")`` the factor lets scans
+    of similar age and equal sex attract across sites, and not within a site. A scan is always alike
+    to itself, w = 1: its second view stays a positive, also if a batch has one site alone.
 
-    Not positive semi-definite (with ``within`` below 1), so no kernel for a conditional embedding.
+    The kernel is not positive semi-definite with `within` below 1, and so unfit for a conditional
+    embedding.
 
     Parameters
     ----------
     column : str
         A categorical metadata column, see `Categorical`.
     within : float, default 0.0
-        From 0 to 1: the weight of two scans of one category. 0: they do not attract; 1: the
-        category does not matter.
+        Weight of two scans of one category, 0 to 1. 0: such scans do not attract; 1: the category
+        does not matter.
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`. With ``within=0`` the mean is the share of pairs of observed scans that
-        differ.
+        See `ColumnKernel`. With ``within=0`` the mean weight is the share of pairs of observed
+        scans that differ.
 
     Examples
     --------

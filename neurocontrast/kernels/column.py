@@ -1,4 +1,4 @@
-"""Kernels on one metadata column, with its missing values."""
+"""Base of kernels on one metadata column, and the treatment of missing values."""
 
 import inspect
 import math
@@ -14,6 +14,7 @@ from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Settings, checked
 
 _STREAMED_SCANS = 1024
+"""Rows and columns of a block of weights that is summed or checked, and dropped."""
 
 
 Missing = Literal["error", "marginal"]
@@ -39,9 +40,9 @@ class FactorSettings(Settings):
 
 
 class ColumnKernel(Kernel):
-    """A kernel on one metadata column.
+    """Base of a kernel on one metadata column.
 
-    A kernel of your own is one class: a constructor, whose parameters are its keys in a
+    A kernel of your own is one class: a constructor, whose parameters are the keys in a
     configuration, and ``weights``. See ``docs/own_kernel.md``.
 
     Parameters
@@ -49,11 +50,11 @@ class ColumnKernel(Kernel):
     column : str
         The metadata column.
     missing : {"error", "marginal"}, default "error"
-        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair of
-        scans with a missing side takes the mean of this factor over all ordered pairs of different
-        observed scans of the batch. Two views of a scan are the same person, known or not: a scan
-        whose value is missing is as alike to itself as observed scans are to themselves, on
-        average. Without any observed scan both are 1.
+        Treatment of a missing value. ``"error"`` refuses the value. ``"marginal"`` keeps the scan:
+        a pair of scans with a missing value gets the mean weight of this factor over all ordered
+        pairs of different observed scans of the batch. The weight of a scan with itself, if its
+        value is missing, is the mean over observed scans with themselves. Without any observed
+        scan, both weights are 1.
 
     Examples
     --------
@@ -98,23 +99,19 @@ class ColumnKernel(Kernel):
         if column.requires_grad:
             column = column.detach()
         if self.kind == "continuous":
-            if dtype is None:
-                dtype = (
-                    column.dtype
-                    if column.dtype in (torch.float32, torch.float64)
-                    else torch.float32
-                )
-            column = column.to(dtype)
+            if dtype is None and column.dtype not in (torch.float32, torch.float64):
+                dtype = torch.float32
+            column = column.to(dtype or column.dtype)
         if column.ndim == 1:
             column = column.unsqueeze(1)
         return column
 
     def observed(self, values: Tensor) -> Tensor:
-        """Which rows of (n, p) values have nothing missing."""
+        """Tell which rows of (n, p) values are complete."""
         return ~values.isnan().any(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
-        """Say whether no value is missing, in two operators where `observed` is the package's."""
+        """Tell whether all values are observed, in two operators for the package's `observed`."""
         is_own = type(self).observed is ColumnKernel.observed
         if is_own and not math.isnan(float(values.sum())):  # NaN of any value, and of +∞ − ∞
             return True
@@ -126,35 +123,40 @@ class ColumnKernel(Kernel):
 
     @abstractmethod
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """The formula: (n, p) and (m, p) features to a fresh (n, m) tensor."""
+        """Compute weights (n, m) of features (n, p) and (m, p), as a fresh tensor: the formula."""
 
     def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
+        is_square = cols is rows
         row_values = self.values(rows, dtype=dtype)
-        col_values = row_values if cols is rows else self.values(cols, dtype=dtype)
+        col_values = row_values if is_square else self.values(cols, dtype=dtype)
         if row_values.shape[1] != col_values.shape[1]:
             raise DataError(
                 f"metadata['{self.column}'] has {row_values.shape[1]} dimensions in rows and "
                 f"{col_values.shape[1]} in cols; both must have as many."
             )
-        dtype = dtype or (row_values.dtype if row_values.is_floating_point() else torch.float32)
-        own = self.own(rows, len(row_values), dtype) if cols is rows else None
+        if dtype is None:
+            dtype = row_values.dtype if row_values.is_floating_point() else torch.float32
         a, seen_a = self._features(row_values)
-        b, seen_b = (a, seen_a) if cols is rows else self._features(col_values)
-        block: Block = lambda i, j: self._exact(_rows(a, i), _rows(b, j), dtype)  # noqa: E731
-        if seen_a is not None and seen_b is not None:
-            mean, of_formula = self._observed_means(a, seen_a, b, seen_b, dtype)
-            own = of_formula if own is None else own
-            exact = block
-            block = lambda i, j: torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)  # noqa: E731
-        if own is None:
-            return block
-        scans = torch.arange(len(own), device=own.device)
-        return lambda i, j: torch.where(
-            scans[i].unsqueeze(1) == scans[j], own[i].unsqueeze(1), block(i, j)
-        )
+        b, seen_b = (a, seen_a) if is_square else self._features(col_values)
+        diagonal = self.own(rows, len(row_values), dtype) if is_square else None
+        exact = self._block_of(a, b, dtype)
+        if seen_a is None or seen_b is None:
+            return _with_diagonal(exact, diagonal)
+        mean, mean_diagonal = self._observed_means(a, seen_a, b, seen_b, dtype)
+        if diagonal is None:
+            diagonal = mean_diagonal
+        return _with_diagonal(_with_mean(exact, seen_a, seen_b, mean), diagonal)
+
+    def _block_of(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Block:
+        """Return the function for blocks of the formula's weights of features `a` and `b`."""
+
+        def block(i: slice, j: slice) -> Tensor:
+            return self._exact(_rows(a, i), _rows(b, j), dtype)
+
+        return block
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
-        """Return weights of scans with themselves, (n,); None for the formula's."""
+        """Return the weights (n,) of scans with themselves, or None to take the formula's."""
         return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
@@ -165,8 +167,8 @@ class ColumnKernel(Kernel):
     def _features(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the features of values, and with `missing="marginal"` the rows that are observed.
 
-        Features of other rows are those of 0. Where a missing value is an error, on an accelerator
-        it makes the weights NaN.
+        A row that is not observed has the features of 0. If missing values are an error, weights on
+        an accelerator become NaN instead.
         """
         if self.missing == "marginal":
             seen = self.observed(values)
@@ -182,11 +184,11 @@ class ColumnKernel(Kernel):
     ) -> tuple[Tensor, Tensor | None]:
         """Return mean weights over pairs of different observed scans, and of scans with themselves.
 
-        Where `b` are other scans than `a`, the second is None. In O(n) memory: blocks are summed
-        and dropped. Of a single observed scan, the mean is its weight with itself.
+        The second is None if `b` are other scans than `a`. With a single observed scan, the mean is
+        the scan's weight with itself. Memory is O(n): blocks are summed and dropped.
         """
         row_means = a.new_zeros(len(a), dtype=dtype)
-        own = a.new_zeros(len(a), dtype=dtype)
+        diagonal = a.new_zeros(len(a), dtype=dtype)
         n_others = (seen_b.sum() - int(a is b)).clamp_min(1)
         for start in range(0, len(a), _STREAMED_SCANS):
             i = slice(start, start + _STREAMED_SCANS)
@@ -194,16 +196,16 @@ class ColumnKernel(Kernel):
                 j = slice(first, first + _STREAMED_SCANS)
                 weights = self._exact(a[i], b[j], dtype)
                 if a is b and i == j:
-                    own[i] = weights.diagonal()
+                    diagonal[i] = weights.diagonal()
                     weights.fill_diagonal_(0)
                 row_means[i] += weights.mul_(seen_b[j]).sum(1) / n_others
-        mean, mean_own = (
-            (each * seen_a).sum() / seen_a.sum().clamp_min(1) for each in (row_means, own)
-        )
+        n_seen = seen_a.sum().clamp_min(1)
+        mean = (row_means * seen_a).sum() / n_seen
         if a is not b:
             return torch.where(seen_a.any() & seen_b.any(), mean, 1.0), None
-        mean_own = torch.where(seen_a.any(), mean_own, 1.0)
-        return torch.where(seen_a.sum() > 1, mean, mean_own), torch.where(seen_a, own, mean_own)
+        mean_diagonal = torch.where(seen_a.any(), (diagonal * seen_a).sum() / n_seen, 1.0)
+        diagonal = torch.where(seen_a, diagonal, mean_diagonal)
+        return torch.where(seen_a.sum() > 1, mean, mean_diagonal), diagonal
 
     def check(
         self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False
@@ -246,7 +248,7 @@ class ColumnKernel(Kernel):
                     )
 
     def _problems_of(self, weights: Tensor, turned: Tensor) -> dict[str, Tensor]:
-        """Mark the pairs whose weights break a promise of the class, by the name of the promise."""
+        """Mark the pairs whose weights break a promise of the class: problem → pairs (n, m)."""
         rounding = 1e-5 * weights.abs().clamp_min(1)
         return {
             "not finite": ~weights.isfinite(),
@@ -256,6 +258,7 @@ class ColumnKernel(Kernel):
         }
 
     def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
+        """Refuse a column on which any weight is below 0, naming the pair with the lowest."""
         kept = seen.nonzero()[:, 0]
         a = self.scaled(values[kept])
         lowest = math.inf
@@ -269,27 +272,58 @@ class ColumnKernel(Kernel):
                 pair = (int(kept[start + i]), int(kept[j]))
         if lowest < 0:
             raise DataError(
-                f"The {type(self).__name__} kernel on '{self.column}' goes down to {lowest:.3g} (between "
-                f"{listed(sorted(set(pair)), names)}), but this loss needs weights of at least 0. Use a Gaussian "
-                "or Laplacian kernel, or shift the column so that no product is negative."
+                f"The {type(self).__name__} kernel on '{self.column}' goes down to {lowest:.3g} "
+                f"(between {listed(sorted(set(pair)), names)}), but this loss needs weights of at "
+                "least 0. Use a Gaussian or Laplacian kernel, or shift the column so that no "
+                "product is negative."
             )
 
     def _missing_message(self, rows: list[int], names: Sequence[str] | None) -> str:
         return (
-            f"Column '{self.column}' is missing for {listed(rows, names)}. Fill it in, leave these out, or use "
-            "missing='marginal', which keeps them and takes the mean weight of this column in their place."
+            f"Column '{self.column}' is missing for {listed(rows, names)}. Fill it in, leave these "
+            "out, or use missing='marginal', which keeps them and takes the mean weight of this "
+            "column in their place."
         )
 
 
+def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Block:
+    """Replace the weights of pairs that are not observed by the mean weight."""
+
+    def block(i: slice, j: slice) -> Tensor:
+        return torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)
+
+    return block
+
+
+def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
+    """Replace the weights (n,) of scans with themselves, unless None."""
+    if diagonal is None:
+        return block
+    scans = torch.arange(len(diagonal), device=diagonal.device)
+
+    def with_diagonal(i: slice, j: slice) -> Tensor:
+        is_same = scans[i].unsqueeze(1) == scans[j]
+        return torch.where(is_same, diagonal[i].unsqueeze(1), block(i, j))
+
+    return with_diagonal
+
+
 def _rows(features: Tensor, rows: slice) -> Tensor:
-    """Return some rows of features, which are the features where all are asked for."""
+    """Return some rows of features; the features themselves if all rows are asked for."""
     if not rows.start and (rows.stop is None or rows.stop >= len(features)):
         return features
     return features[rows]
 
 
 def listed(rows: list[int], names: Sequence[str] | None) -> str:
-    """Return how many rows there are, and the names of the first 20."""
-    shown = [names[row] if names is not None else str(row) for row in rows[:20]]
-    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
-    return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}: {', '.join(shown)}{more}"
+    """Return the number of rows, and the names of the first 20, for a message."""
+    first = list(map(str, rows[:20]))
+    if names is not None:
+        first = list(map(names.__getitem__, rows[:20]))
+    unit = "rows"
+    if len(rows) == 1:
+        unit = "row"
+    listing = f"{len(rows)} {unit}: {', '.join(first)}"
+    if len(rows) > 20:
+        return f"{listing} and {len(rows) - 20} more"
+    return listing

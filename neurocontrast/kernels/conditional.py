@@ -1,4 +1,4 @@
-"""The conditional embedding operator of CCL-K: how much each sample's condition speaks for another."""
+"""Conditional embedding operator of CCL-K: weights of samples by the similarity of conditions."""
 
 import math
 
@@ -16,20 +16,31 @@ def conditional_operator(
 ) -> Tensor:
     """Compute (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast.
 
-    K and the solve are in float64 whatever `dtype`, that of the result: a rounding of K is
-    multiplied by up to n/λ, so that in float32 no digit of a gradient would be left to trust.
+    K and the solution are in float64 for any `dtype` of the result: a rounding error of K is
+    multiplied by up to n/λ, so that in float32 no digit of a gradient could be trusted.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Positive semi-definite kernel on metadata.
+    metadata : mapping
+        Columns of the batch.
+    ridge : float
+        λ > 0.
+    dtype : torch.dtype, optional
+        Of the result; by default the columns', or float32.
     """
     device = next(iter(metadata.values())).device.type
     dtype = dtype or kernel.precision_for(metadata)
     exact = {"mps": dtype}.get(device, torch.float64)  # Apple's chips have no float64
     with torch.no_grad(), torch.autocast(device, enabled=False):
         matrix = kernel.bind(metadata, metadata, dtype=exact)(slice(None), slice(None))
-        if _is_partition(kernel):  # one-hot features: no solve, and no rounding of one
+        if _is_partition(kernel):  # in closed form, without rounding by a solver
             return (matrix * (1 / (matrix.sum(1) + ridge))).to(dtype)
-        if all(getattr(part, "missing", "error") == "error" for part in kernel.modules()):
+        if not _fills_missing(kernel):
             return _solve(matrix, ridge).to(dtype)
-        # With mean weights in place of missing ones: of the nearest matrix that is positive
-        # semi-definite.
+        # Mean weights for missing values may make the matrix indefinite: take the nearest that is
+        # positive semi-definite.
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         values = values.clamp_min(0)
         return ((vectors * (values / (values + ridge))) @ vectors.T).to(dtype)
@@ -38,23 +49,23 @@ def conditional_operator(
 class ConditionalEmbedding(nn.Module):
     """Conditional embedding operator W = (K + λI)⁻¹ K of a kernel on metadata.
 
-    With K the kernel matrix of the batch's conditions, the columns of W say how the samples of the
-    batch are to be weighted to represent "a sample drawn under this condition": [K_XY W]_ii
-    estimates the mean of exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6).
-    W carries no gradient.
+    K is the kernel matrix of the batch's conditions. The columns of W weight the samples of the
+    batch to represent "a sample drawn under this condition": [K_XY W]_ii estimates the mean of
+    exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6). W carries no
+    gradient.
 
-    A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0
+    A categorical kernel has W in closed form: W_ij is 1 / (class size + λ) within a class and 0
     elsewhere. A kernel with ``missing="marginal"`` may give a matrix that is not positive
-    semi-definite; the nearest that is replaces it.
+    semi-definite, which is replaced by the nearest positive semi-definite matrix.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
     ridge : float, default 0.1
-        Weight λ > 0, raised to the rounding level of K (ten times float64's epsilon times its
-        trace) where it falls below. Small: W comes close to the identity for distinct conditions.
-        Large: W is small and smooth.
+        Weight λ > 0, at least the rounding level of K (ten times float64's epsilon times the trace
+        of K). Small: W comes close to the identity for distinct conditions. Large: W is small and
+        smooth.
 
     Examples
     --------
@@ -79,43 +90,48 @@ class ConditionalEmbedding(nn.Module):
         self.ridge = float(ridge)
 
     def forward(self, metadata: Metadata) -> Tensor:
-        """Return W, (n, n), for the conditions of a batch."""
+        """Compute W, (n, n), for the conditions of a batch."""
         return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
 
 def check_condition(kernel: Kernel) -> Kernel:
-    """Return the kernel, or raise a ConfigError where its matrix need not be positive semi-definite."""
+    """Return a positive semi-definite kernel, and refuse any other with a ConfigError."""
     if kernel.positive_semidefinite:
         return kernel
-    parts = [
-        part
-        for part in kernel.modules()
-        if isinstance(part, ColumnKernel) and not part.positive_semidefinite
-    ]
-    named = ", ".join(f"{type(part).__name__}('{part.column}')" for part in parts)
+    names = []
+    for factor in kernel.modules():
+        if isinstance(factor, ColumnKernel) and not factor.positive_semidefinite:
+            names.append(f"{type(factor).__name__}('{factor.column}')")
     raise ConfigError(
-        f"kernel: a conditional embedding (CCL-K) needs a positive semi-definite kernel, and {named} is none. To "
-        "forget a category, give FairCCLK the Categorical kernel on it; to attract across categories, give Different "
-        "to YAwareInfoNCE or ConditionalAlignmentUniformity."
+        "kernel: a conditional embedding (CCL-K) needs a positive semi-definite kernel, and "
+        f"{', '.join(names)} is none. To forget a category, give FairCCLK the Categorical kernel "
+        "on it; to attract across categories, give Different to YAwareInfoNCE or "
+        "ConditionalAlignmentUniformity."
     )
 
 
+def _fills_missing(kernel: Kernel) -> bool:
+    """Tell whether any kernel on a column takes mean weights for missing values."""
+    missing = [getattr(factor, "missing", "error") for factor in kernel.modules()]
+    return set(missing) != {"error"}
+
+
 def _is_partition(kernel: Kernel) -> bool:
-    """Say whether the kernel is 1 within a class and 0 between classes, whatever the batch."""
+    """Tell whether the kernel is 1 within a class and 0 between classes, for any batch."""
     if isinstance(kernel, Product):
         return all(map(_is_partition, kernel.kernels))
-    return type(kernel) is Categorical and kernel.missing == "error"  # not a class derived from it
+    return type(kernel) is Categorical and kernel.missing == "error"  # not a derived class
 
 
 def _solve(matrix: Tensor, ridge: float) -> Tensor:
-    """Return (matrix + ridge I)⁻¹ matrix by Cholesky, without a host transfer on an accelerator."""
+    """Solve (matrix + ridge I) W = matrix by Cholesky, without a host transfer from a GPU."""
     identity = torch.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
     rounding = 10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)
     factor, failed = torch.linalg.cholesky_ex(matrix + rounding.clamp_min(ridge) * identity)
     if matrix.device.type == "cpu" and not torch.compiler.is_compiling() and bool(failed):
         raise DataError(
-            "kernel must give a positive semi-definite matrix for a conditional embedding, and on this batch it does "
-            "not, or holds a value that is not finite. Standardise the column, give a larger ridge, or use another "
-            "kernel."
+            "kernel must give a positive semi-definite matrix for a conditional embedding, and on "
+            "this batch it does not, or holds a value that is not finite. Standardise the column, "
+            "give a larger ridge, or use another kernel."
         )
     return torch.where(failed > 0, torch.nan, torch.cholesky_solve(matrix, factor))

@@ -1,4 +1,4 @@
-"""Kernels on a continuous column: age, a score, a vector of measures."""
+"""Kernels on a continuous column, such as age, a score, or a vector of measures."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _POSITIVE_IN_JSON = {"type": "number", "exclusiveMinimum": 0}
 
 
 def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
-    """Check a bandwidth; arrays and tensors become tuples."""
+    """Check a bandwidth; turn arrays and tensors into tuples."""
     if hasattr(sigma, "tolist"):
         sigma = sigma.tolist()
     if sigma in ("scott", "silverman"):
@@ -64,16 +64,16 @@ Bandwidth = Annotated[
         }
     ),
 ]
-"""A number σ > 0, one a dimension, or the rule that a cohort's σ is fitted by."""
+"""σ > 0, one number or one a dimension, or the rule by which σ is fitted to a cohort."""
 _Standardise = Annotated[bool, AfterValidator(_without_rule)]
 
 
 class _Bandwidth(ColumnKernel):
-    """A kernel of (y − y')/σ."""
+    """Base of kernels of (y − y')/σ."""
 
     sigma: Tensor
     norm: float
-    """Order of the norm that the dimensions of y are added by."""
+    """Order of the norm over the dimensions of y."""
 
     @checked
     def __init__(
@@ -88,17 +88,17 @@ class _Bandwidth(ColumnKernel):
         self.standardise = standardise
         self.bandwidth = sigma
         self.rule = sigma if isinstance(sigma, str) else None
-        # σ is stored with the checkpoint, NaN while it is not fitted.
         self.fitted = not (standardise or self.rule)
-        first = sigma if self.fitted else math.nan
-        self.register_buffer("sigma", torch.as_tensor(first, dtype=torch.float64))
+        # σ is stored with the checkpoint, NaN before fitting.
+        stored = sigma if self.fitted else math.nan
+        self.register_buffer("sigma", torch.as_tensor(stored, dtype=torch.float64))
 
     def fit(self, metadata: Metadata) -> Kernel:
-        """Set σ by the rule, or by `standardise`, on the training cohort, per dimension; else it stays.
+        """Fit σ of each dimension to the training cohort, by a rule or by `standardise`.
 
         Scott: σ = s·n^(−1/(p+4)); Silverman: σ = s·(n(p+2)/4)^(−1/(p+4)), with s the standard
-        deviation (n − 1 in its denominator) of a dimension, n the number of observed scans, p of
-        dimensions.
+        deviation of a dimension (denominator n − 1), n the number of observed scans and p the
+        number of dimensions. Nothing is done for a σ that is a number.
         """
         if not (self.standardise or self.rule):
             return self
@@ -108,24 +108,23 @@ class _Bandwidth(ColumnKernel):
         spread = values.std(dim=0) if n > 1 else values.new_zeros(p)
         constant = (~(spread > 0)).nonzero()[:, 0].tolist()
         if constant:
-            which = (
-                f"dimensions {constant} of '{self.column}' have"
-                if p > 1
-                else f"'{self.column}' has"
-            )
+            which = f"'{self.column}' has"
+            if p > 1:
+                which = f"dimensions {constant} of '{self.column}' have"
             raise DataError(
-                f"{self._to_fit()} needs a column that varies, but {which} the same value in all {n} scans that have "
-                "one. Give sigma as a number, or leave the column out."
+                f"{self._to_fit()} needs a column that varies, but {which} the same value in all "
+                f"{n} scans that have one. Give sigma as a number, or leave the column out."
             )
         if self.standardise:
-            sigma = (
-                self._per_dimension(torch.as_tensor(self.bandwidth).to(spread), p)
-                * spread
-                * p ** (1 / self.norm)
-            )
+            bandwidth = self._per_dimension(torch.as_tensor(self.bandwidth).to(spread), p)
+            sigma = bandwidth * spread * p ** (1 / self.norm)
+        elif self.rule == "scott":
+            sigma = spread * n ** (-1 / (p + 4))
         else:
-            sigma = spread * (n if self.rule == "scott" else n * (p + 2) / 4) ** (-1 / (p + 4))
-        self.sigma = (sigma[0] if p == 1 else sigma).to(self.sigma.device)
+            sigma = spread * (n * (p + 2) / 4) ** (-1 / (p + 4))
+        if p == 1:
+            sigma = sigma[0]
+        self.sigma = sigma.to(self.sigma.device)
         self.fitted = True
         return self
 
@@ -141,12 +140,15 @@ class _Bandwidth(ColumnKernel):
         return values / sigma.to(values)
 
     def _to_fit(self) -> str:
-        return "standardise=True" if self.standardise else f"sigma='{self.rule}'"
+        if self.standardise:
+            return "standardise=True"
+        return f"sigma='{self.rule}'"
 
     def _per_dimension(self, sigma: Tensor, p: int) -> Tensor:
         if sigma.ndim == 1 and sigma.shape[0] != p:
             raise DataError(
-                f"sigma has {sigma.shape[0]} numbers, but column '{self.column}' has {p} dimensions."
+                f"sigma has {sigma.shape[0]} numbers, but column '{self.column}' has {p} "
+                "dimensions."
             )
         return sigma
 
@@ -158,6 +160,13 @@ class _Bandwidth(ColumnKernel):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
+def _differences(rows: Tensor, cols: Tensor, *, norm: float) -> Tensor:
+    """Return differences (n, m) of numbers (n, 1) and (m, 1), or distances of vectors."""
+    if rows.shape[1] == 1:
+        return torch.sub(rows, cols.T)
+    return torch.cdist(rows, cols, norm, _EXACT)
+
+
 class Gaussian(_Bandwidth):
     """Gaussian (RBF) kernel, w = exp(−‖(y − y')/σ‖²/2); ‖w‖∞ = 1.
 
@@ -166,16 +175,15 @@ class Gaussian(_Bandwidth):
     column : str
         A continuous metadata column, (n,) or (n, p).
     sigma : float, sequence of float, "scott" or "silverman"
-        Standard deviation in the column's own unit (years for an age), never a variance; one, or
+        Standard deviation in the unit of the column (years for an age), never a variance; one, or
         one a dimension. A rule is fitted on the training cohort by ``fit``. Scans within about σ of
-        each other attract; σ → 0 leaves only the two views of one scan, a large σ makes everyone
+        each other attract; σ → 0 leaves only the two views of one scan, a large σ makes all scans
         alike.
     standardise : bool, default False
-        Measures each dimension in its standard deviation over the cohort given to ``fit``, times
-        √p, so that ``sigma`` has no unit and does not depend on how many dimensions there are: w =
-        exp(−d²/2σ²), with d² the mean squared difference of the standardised values. Two people
-        drawn at random have d² = 2 on average. For a vector of regional volumes, as in AnatCL
-        (Barbano et al. 2024).
+        Measure each dimension in its standard deviation over the cohort of ``fit``, times √p for p
+        dimensions, so that ``sigma`` has no unit and does not depend on p: w = exp(−d²/2σ²), with
+        d² the mean squared difference of the standardised values. Two people drawn at random have
+        d² = 2 on average. For a vector of regional volumes, as in AnatCL (Barbano et al. 2024).
     missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
@@ -190,29 +198,26 @@ class Gaussian(_Bandwidth):
     norm = 2.0
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        distances = (
-            torch.sub(rows, cols.T) if rows.shape[1] == 1 else torch.cdist(rows, cols, 2.0, _EXACT)
-        )
+        distances = _differences(rows, cols, norm=2.0)
         return distances.square_().mul_(-0.5).exp_().to(dtype)
 
 
 class Laplacian(_Bandwidth):
     """Laplacian kernel, w = exp(−‖(y − y')/σ‖₁), or of the Euclidean norm; ‖w‖∞ = 1.
 
-    Sharper at 0 and with heavier tails than `Gaussian`: nearest scans count most, distant ones
-    still a little.
+    The kernel is sharper at 0 than `Gaussian` and has heavier tails: nearest scans count most,
+    distant scans still a little.
 
     Parameters
     ----------
     column : str
         A continuous metadata column, (n,) or (n, p).
     sigma : float, sequence of float, "scott" or "silverman"
-        Scale in the column's own unit; see `Gaussian`.
+        Scale in the unit of the column; see `Gaussian`.
     standardise : bool, default False
-        As for `Gaussian`; dimensions count by their mean absolute difference, in standard
-        deviations.
+        As for `Gaussian`, with the mean absolute difference of the standardised values.
     norm : {1, 2}, default 1
-        Order of the norm; 2 is that of the released code of CCL-K.
+        Order of the norm; the released code of CCL-K has 2.
     missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
@@ -237,21 +242,17 @@ class Laplacian(_Bandwidth):
         self.norm = norm
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        distances = (
-            torch.sub(rows, cols.T).abs_()
-            if rows.shape[1] == 1
-            else torch.cdist(rows, cols, self.norm, _EXACT)
-        )
+        distances = _differences(rows, cols, norm=self.norm).abs_()
         return distances.neg_().exp_().to(dtype)
 
 
 class Cosine(ColumnKernel):
-    """Cosine kernel, w = <y, y'> / (‖y‖‖y'‖); ‖w‖∞ = 1; 0 for a zero vector. It can be negative.
+    """Cosine kernel, w = <y, y'> / (‖y‖‖y'‖), 0 for a zero vector; can be negative; ‖w‖∞ = 1.
 
     Parameters
     ----------
     column : str
-        A continuous metadata column (n, p); with p = 1 it is the product of the signs.
+        A continuous metadata column (n, p); with p = 1 the weight is the product of the signs.
     missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
@@ -272,16 +273,16 @@ class Cosine(ColumnKernel):
 
 
 class Linear(ColumnKernel):
-    """Linear kernel, w = <y, y'>; ‖w‖∞ is the maximum over the batch. It can be negative.
+    """Linear kernel, w = <y, y'>; can be negative; ‖w‖∞ is the maximum over the batch.
 
     Parameters
     ----------
     column : str
         A continuous metadata column, (n,) or (n, p).
     twin : {"formula", "supremum"}, default "formula"
-        Weight of the two views of a scan. ``"formula"``: w(y, y), which is below ‖w‖∞ for all but
-        the longest y of the batch, so that conditional uniformity repels the views of all others.
-        ``"supremum"``: ‖w‖∞, so that a scan is as alike to itself as anything can be.
+        Weight of the two views of a scan. ``"formula"``: w(y, y), below ‖w‖∞ for all scans but the
+        one with the longest y, so that conditional uniformity repels their views.
+        ``"supremum"``: ‖w‖∞, the largest weight of the batch.
     missing : {"error", "marginal"}, default "error"
         See `ColumnKernel`.
 
@@ -304,17 +305,19 @@ class Linear(ColumnKernel):
         self.twin = twin
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:
-        return (
-            self.supremum_over(metadata, dtype=dtype).expand(n) if self.twin == "supremum" else None
-        )
+        if self.twin == "formula":
+            return None
+        return self.supremum_over(metadata, dtype=dtype).expand(n)
 
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
-        # By Cauchy–Schwarz the maximum is that of a scan with itself.
+        # By Cauchy–Schwarz the maximum is the weight of a scan with itself.
         values = self.values(metadata, dtype=dtype)
         seen = self.observed(values)
         largest = values.masked_fill(~seen.unsqueeze(1), 0).square().sum(1).max()
         supremum = self._of_product(largest)
-        return torch.where(seen.any(), supremum, 1.0) if self.missing == "marginal" else supremum
+        if self.missing == "marginal":
+            return torch.where(seen.any(), supremum, 1.0)
+        return supremum
 
     def _of_product(self, product: Tensor) -> Tensor:
         return product

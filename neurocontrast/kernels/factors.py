@@ -1,4 +1,4 @@
-"""Kernels as a configuration writes them: factors, each with the ``type`` of its kernel."""
+"""Read kernels from a configuration: factors of a product, each with the ``type`` of its kernel."""
 
 import sys
 from collections.abc import Sequence
@@ -36,22 +36,21 @@ KERNELS: dict[str, type[ColumnKernel]] = {
 def kernel_class(name: str) -> type[ColumnKernel] | None:
     """Find the class of a factor: one of `KERNELS`, or ``module:Class``; None if unknown.
 
-    A module of the user's must have been imported by the program already. A configuration never
-    makes one be imported.
+    A user's module must have been imported by the program: a configuration imports none.
     """
     if name in KERNELS:
         return KERNELS[name]
     module, _, attribute = name.partition(":")
-    found = getattr(sys.modules.get(module), attribute or "-", None)
-    if not (isinstance(found, type) and issubclass(found, ColumnKernel)):
+    kernel = getattr(sys.modules.get(module), attribute or "-", None)
+    if not (isinstance(kernel, type) and issubclass(kernel, ColumnKernel)):
         return None
-    if getattr(found.weights, "__isabstractmethod__", False):
+    if getattr(kernel.weights, "__isabstractmethod__", False):
         return None
-    return found
+    return kernel
 
 
 def factor_model(name: str) -> type[FactorSettings] | None:
-    """Derive the settings of a factor from the constructor of its class; None for an unknown name."""
+    """Derive the settings of a factor from its kernel's constructor; None for an unknown name."""
     kernel = kernel_class(name)
     if kernel is None:
         return None
@@ -64,10 +63,10 @@ def _factor(section: Any, info: ValidationInfo) -> Any:
 
 def _models_of_types() -> dict[str, type[FactorSettings]]:
     """Return the settings of each type of factor."""
-    return {
-        name: settings_model(kernel, FactorSettings, key="type", name=name)
-        for name, kernel in KERNELS.items()
-    }
+    models = {}
+    for name, kernel in KERNELS.items():
+        models[name] = settings_model(kernel, FactorSettings, key="type", name=name)
+    return models
 
 
 _Factors = Annotated[
@@ -108,21 +107,23 @@ class _FactorsOrKernel:
 
 
 KernelLike = Annotated[Kernel | Sequence[FactorSettings], _FactorsOrKernel()]
-"""A `Kernel`; in a configuration the factors of a product, one of which is a kernel by itself."""
+"""A `Kernel`; in a configuration, the factors of a product, of which there may be one."""
 
 
 def build_kernel(kernel: KernelLike) -> Kernel:
-    """Return the product of factors; a kernel is returned as it is."""
+    """Build the product of factors; a kernel is returned unchanged."""
     if isinstance(kernel, Kernel):
         return kernel
     return reduce(mul, map(_build_factor, kernel))
 
 
 def _build_factor(settings: FactorSettings) -> Kernel:
-    """Build the kernel of one factor, whose ``type`` was checked when the configuration was read."""
+    """Build the kernel of one factor, whose ``type`` was checked with the configuration."""
     kernel = kernel_class(settings.type)
     if kernel is None:
         raise ConfigError(
             f"kernel: type '{settings.type}' is not there. Import its module before its use."
         )
-    return kernel(**{key: value for key, value in settings if key != "type"})
+    arguments = dict(settings)
+    del arguments["type"]
+    return kernel(**arguments)

@@ -1,8 +1,8 @@
-"""Every loss: ``loss(z1, z2, metadata)`` of two views of a batch, a scalar.
+"""Contrastive losses: ``loss(z1, z2, metadata)`` of two views of a batch, a scalar.
 
-All are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the loss,
-``loss.columns`` the metadata it needs. See ``docs/losses.md`` for what each pulls, repels and
-costs. A loss is imported when it is asked for.
+Losses are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the loss,
+``loss.columns`` the metadata that the loss reads. ``docs/losses.md`` compares attraction, repulsion
+and cost of all losses. A loss is imported when first used.
 """
 
 from typing import TYPE_CHECKING
@@ -39,13 +39,16 @@ if TYPE_CHECKING:
     from neurocontrast.losses.yaware import ExponentialYAware, SupCon, YAwareInfoNCE
     from neurocontrast.parallel.collectives import on_this_process_only
 
-_CLASSES = dict(place.removeprefix("losses.").split(":")[::-1] for place in LOSSES.values())
+_CLASSES: dict[str, str] = {}
+for _path in LOSSES.values():
+    _module, _name = _path.removeprefix("losses.").split(":")
+    _CLASSES[_name] = _module
 
 __all__ = [*_CLASSES, "LossSettings", "Objective", "on_this_process_only"]  # pyright: ignore
 
-_PLACES = {
-    module: [name for name in _CLASSES if _CLASSES[name] == module] for module in _CLASSES.values()
-}
+_PLACES: dict[str, list[str]] = {}
+for _name, _module in _CLASSES.items():
+    _PLACES.setdefault(_module, []).append(_name)
 _PLACES["objective"] = ["Objective"]
 _PLACES["registry"] = ["LossSettings"]
 __getattr__ = lazy_exports(__name__, {**_PLACES, ".parallel.collectives": ["on_this_process_only"]})

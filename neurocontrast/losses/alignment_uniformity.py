@@ -1,4 +1,4 @@
-"""Alignment and uniformity: without metadata, and conditional on metadata that say who attracts and who repels."""
+"""Losses of alignment and uniformity, without metadata or conditional on metadata."""
 
 import math
 
@@ -7,17 +7,18 @@ from torch import Tensor
 
 from neurocontrast.kernels import Kernel
 from neurocontrast.kernels.factors import KernelLike
-from neurocontrast.losses.core import Pairs, Pool
+from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective, Temperature
+from neurocontrast.losses.pairs import Pairs
 from neurocontrast.settings import NonNegative, Positive, checked
 
 _WANG_ISOLA = (
-    "Wang T, Isola P. Understanding contrastive representation learning through alignment and uniformity on the "
-    "hypersphere. ICML 2020."
+    "Wang T, Isola P. Understanding contrastive representation learning through alignment and "
+    "uniformity on the hypersphere. ICML 2020."
 )
 _DUFUMIER = (
-    "Dufumier B, Gori P, Victor J, Grigis A, Duchesnay E. Conditional alignment and uniformity for contrastive "
-    "learning with continuous proxy labels. arXiv:2111.05643, 2021."
+    "Dufumier B, Gori P, Victor J, Grigis A, Duchesnay E. Conditional alignment and uniformity for "
+    "contrastive learning with continuous proxy labels. arXiv:2111.05643, 2021."
 )
 
 
@@ -63,7 +64,7 @@ class AlignmentUniformity(Objective):
 
     @property
     def scale(self) -> float:
-        """2t, which multiplies inner products."""
+        """Factor 2t of inner products."""
         # −t‖z_i − z_j‖² = 2t <z_i, z_j> − 2t.
         return 2 * self.t
 
@@ -81,15 +82,15 @@ class AlignmentUniformity(Objective):
         if n == 1:
             return pool.anchors.sum() * 0
         (sums,) = pool.between([(0, 0), (1, 1)]).each_anchor(lambda pairs: (pairs.log_sum_exp(),))
-        of_views = [pool.log_mean_exp(of_view) for of_view in sums.split(1)]
-        return (of_views[0] + of_views[1]) / 2 - 2 * self.t - math.log(n - 1)
+        first, second = map(pool.log_mean_exp, sums.split(1))
+        return (first + second) / 2 - 2 * self.t - math.log(n - 1)
 
 
 class GlobalUniformity(Objective):
-    """Global uniformity: push all scans apart, whatever their metadata.
+    """Global uniformity: push all scans apart, for any metadata.
 
-    mean_i log (1/M) Σ_{j≠i} exp s_ij (Dufumier et al. 2021, eq. 2, right term). It has no positive:
-    use it with an alignment.
+    mean_i log (1/M) Σ_{j≠i} exp s_ij (Dufumier et al. 2021, eq. 2, right term). The loss has no
+    positives: use it with an alignment.
 
     Parameters
     ----------
@@ -119,9 +120,9 @@ class GlobalUniformity(Objective):
 class ConditionalAlignment(Objective):
     """Conditional alignment: pull scans together as far as their metadata are alike.
 
-    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term); an anchor
-    without any weight counts 0, and of one view has no part in the mean. Alone it collapses: use it
-    with a uniformity.
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term). An anchor
+    without any weight counts 0; with one view it is left out of the mean. Alone, the loss collapses
+    the representation: use it with a uniformity.
 
     Parameters
     ----------
@@ -161,15 +162,15 @@ class ConditionalUniformity(Objective):
     """Conditional uniformity: push scans apart as far as their metadata differ.
 
     log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ], Ẑ_i = (1/M) Σ_{j≠i} w_ij
-    (Dufumier et al. 2021, the estimator below eq. 4). The logarithm is outside both sums, so the
-    most crowded anchors of the batch decide. Scans with equal metadata do not repel at all. An
-    anchor with no dissimilar scan is left out; with none left the term is 0.
+    (Dufumier et al. 2021, the estimator below eq. 4). The logarithm is outside both sums, so that
+    the most crowded anchors of the batch decide. Scans with equal metadata do not repel. An anchor
+    with no dissimilar scan is left out; the loss is 0 if all anchors are left out.
 
     With ``negatives``, a second kernel v, d_ij = (‖w‖∞ − w_ij) v_ij takes the place of ‖w‖∞ − w_ij:
     log [ 1/n_a Σ_i Σ_{j≠i} ( d_ij / Σ_{k≠i} d_ik ) exp s_ij ] over the n_a anchors with Σ_k d_ik >
     0. With v the `Categorical` kernel on the site, scans of different age are pushed apart within a
-    site only, so that the contrast of ages has to be learnt from brains of one scanner, and nothing
-    is gained by telling sites apart.
+    site only: differences of age are learnt from brains of one scanner, and nothing is gained by
+    telling sites apart.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ class ConditionalUniformity(Objective):
     temperature : float, default 0.1
         Temperature τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
     negatives : Kernel, optional
-        Kernel v ≥ 0 between scans: which of those that differ are pushed apart. None: all.
+        Kernel v ≥ 0 between scans, the weight with which different scans are pushed apart. None: 1.
 
     Examples
     --------
@@ -209,12 +210,12 @@ class ConditionalUniformity(Objective):
         return {"uniformity": _uniformity(pool, *pool.each_anchor(self.repulsion))}
 
     def repulsion(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Return log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, (V, n_i), with d = (‖w‖∞ − w) v."""
+        """Compute log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, d as in `differences`."""
         d = self.differences(pairs)
         return pairs.log_sum_exp(d), pairs.mass(d)
 
     def differences(self, pairs: Pairs) -> Tensor:
-        """Return d = (‖w‖∞ − w) v between the samples, (n_i, n)."""
+        """Compute d = (‖w‖∞ − w) v between samples, (n_i, n)."""
         d = pairs.unlikeness(self.kernel)
         if self.negatives is not None:
             d = d * pairs.weights(self.negatives)
@@ -222,24 +223,25 @@ class ConditionalUniformity(Objective):
 
 
 def _uniformity(pool: Pool, sums: Tensor, mass: Tensor) -> Tensor:
-    """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors with Σ_k d_ik > 0; 0 without any.
+    """Compute log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors with Σ_k d_ik > 0.
 
-    d_ij / Σ_k d_ik is the formula's (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
+    The value is 0 if there are no such anchors. With v = 1, d_ij / Σ_k d_ik is the formula's (‖w‖∞
+    − w_ij) / (M (‖w‖∞ − Ẑ_i)).
     """
     return pool.log_mean_exp(sums - mass.clamp_min(torch.finfo(mass.dtype).tiny).log(), mass)
 
 
 class ConditionalAlignmentUniformity(ConditionalUniformity):
-    """Conditional alignment + λ · conditional uniformity: like pulls like, only unlike repels.
+    """Conditional alignment and uniformity: similar scans attract, only dissimilar scans repel.
 
     −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ −
-    Ẑ_i) ) exp s_ij ] (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE` it never pushes scans of
-    equal metadata apart. Choose it when metadata should organise the representation and the batch
-    holds many alike scans.
+    Ẑ_i) ) exp s_ij ] (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE`, the loss never pushes
+    scans of equal metadata apart. Choose it when metadata should organise the representation and a
+    batch has many similar scans.
 
-    With a factor `Different` on the site in ``kernel``, all pairs of one site repel in full, those
-    of like age too. To pull by one kernel and push by another, add `ConditionalAlignment` and
-    `ConditionalUniformity` in a `SumOfObjectives`.
+    With a factor `Different` on the site in ``kernel``, all pairs of one site repel in full, also
+    pairs of similar age. To attract by one kernel and repel by another, add `ConditionalAlignment`
+    and `ConditionalUniformity` in a `SumOfObjectives`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Conditional contrastive learning with kernels (CCL-K): weakly supervised, fair, and with hard negatives."""
+"""Conditional contrastive learning with kernels: weakly supervised, fair, with hard negatives."""
 
 import math
 from collections.abc import Sequence
@@ -12,31 +12,35 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Kernel, Metadata
 from neurocontrast.kernels.conditional import check_condition, conditional_operator
 from neurocontrast.kernels.factors import KernelLike, build_kernel
-from neurocontrast.losses.core import Pairs, Pool
+from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective, Temperature
+from neurocontrast.losses.pairs import Pairs
 from neurocontrast.losses.reductions import softplus_of
 from neurocontrast.settings import Positive, checked
 
 
 def _refuse_different(factors: Any) -> Any:
-    """Refuse factors whose product need not be positive semi-definite; a `Kernel` is checked by the loss."""
-    for factor in () if isinstance(factors, Kernel) else factors:
+    """Refuse factors whose product need not be positive semi-definite; the loss checks kernels."""
+    if isinstance(factors, Kernel):
+        return factors
+    for factor in factors:
         if factor.type == "different" and factor.within < 1:
             raise ValueError(
-                "CCL-K needs a positive semi-definite kernel, and type: different is none; to forget the site, give "
-                f"fair_cclk {{column: {factor.column}, type: categorical}}, and put type: different into the kernel of "
-                "yaware, conditional or conditional_alignment"
+                "CCL-K needs a positive semi-definite kernel, and type: different is none; to "
+                f"forget the site, give fair_cclk {{column: {factor.column}, type: categorical}}, "
+                "and put type: different into the kernel of yaware, conditional or "
+                "conditional_alignment"
             )
     return factors
 
 
 _Condition = Annotated[KernelLike, AfterValidator(_refuse_different)]
 _SMALLEST_WEIGHT = 1e-6
-"""Without the own pair, smaller entries of W are 0, as in the released code."""
+"""Smallest entry of W that is not set to 0 without the own pair, as in the released code."""
 
 
 class _CCLK(Objective):
-    """What the three losses share: log M_i of each anchor, in blocks of anchors."""
+    """Base of the losses of CCL-K, which compute log M_i of each anchor in blocks of anchors."""
 
     citation = (
         "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022."
@@ -74,11 +78,21 @@ class _CCLK(Objective):
         }
 
     def pull_and_push(self, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
-        """Return log a and log b of −log(a / (a + b)), of log M_i and log Σ_{j≠i} K_ij, (1, n), all over K_ii."""
+        """Return log a and log b of the loss −log(a / (a + b)), both divided by K_ii.
+
+        Parameters
+        ----------
+        mean : tensor (1, n)
+            log M_i / K_ii.
+        rest : tensor (1, n)
+            log Σ_{j≠i} K_ij / K_ii.
+        n_samples : int
+            Number of samples of the batch.
+        """
         raise NotImplementedError
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
-        """Return the kernel of the condition of the anchors of a view, and the columns that it reads."""
+        """Return the kernel on the condition of a view's anchors, and the kernel's columns."""
         assert self.kernel is not None
         return self.kernel, pool.metadata
 
@@ -87,15 +101,15 @@ class _CCLK(Objective):
         first = self._of_view(pool, 0)
         if not self.symmetric:
             return first
-        return [torch.cat(both) for both in zip(first, self._of_view(pool, 1), strict=True)]
+        return list(map(torch.cat, zip(first, self._of_view(pool, 1), strict=True)))
 
     def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compare the anchors of a view with the candidates of the other.
+        """Compare the anchors of a view with the candidates of the other view.
 
-        M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so
-        that a condition whose samples are all far from the anchor does not vanish at a small
-        temperature. Similarities are relative to the own pair's, whose difference of 0 has no
-        gradient: where it is nearly all of M_i, the small rest of the gradient keeps its digits.
+        M_i has terms of both signs, which are scaled by the largest of |W_ji K_ij|, not of K_ij: a
+        condition whose samples are all far from the anchor does not vanish at a small temperature.
+        Similarities are relative to the own pair's, whose difference of 0 has no gradient: if the
+        own pair is nearly all of M_i, the small rest of the gradient keeps its digits.
         """
         kernel, columns = self.condition(pool, view)
         operator = conditional_operator(kernel, columns, ridge=self.ridge, dtype=pool.anchors.dtype)
@@ -123,34 +137,33 @@ class _CCLK(Objective):
 
 
 class WeaklySupervisedCCLK(_CCLK):
-    """Weakly supervised CCL-K: attracts what a kernel on metadata says is alike (Tsai et al. 2022, eq. 7).
+    """Weakly supervised CCL-K: scans attract by the conditional embedding of their metadata.
 
     With K_ij = exp(<z1_i, z2_j>/τ), W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii,
-    L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ).
+    L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq. 7).
 
-    M_i estimates the similarity to a sample drawn under the condition of i, so the loss works where
-    no two samples share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or
-    of many dimensions. W can be negative, so M_i can fall to 0 or below: it is clamped at the
-    dtype's tiny, and the anchor is no longer attracted, but keeps its repulsion. Where that is
-    frequent (`clamped` in the metrics of training), give a larger ridge or bandwidth, or
-    ``own=False``.
+    M_i estimates the similarity to a sample drawn under the condition of i, so that the loss works
+    where no two samples share a condition. Choose the loss over `YAwareInfoNCE` when the condition
+    is noisy or of many dimensions. W can be negative, and M_i can fall to 0 or below: M_i is then
+    clamped at the dtype's tiny, and the anchor is repelled, but not attracted. If that is frequent
+    (`clamped` in the metrics of training), give a larger ridge or bandwidth, or ``own=False``.
 
     Parameters
     ----------
     kernel : Kernel
-        On the metadata to learn. A narrow one makes every sample its own condition, which is
-        InfoNCE.
+        Kernel on the metadata to learn. With a narrow kernel every sample is a condition of its
+        own, as in `InfoNCE`.
     temperature : float, default 0.1
         Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float, default 0.01
-        Weight λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many
+        Weight λ > 0. Small: sharp, at the price of clamped anchors. Large: M_i averages over many
         samples.
     symmetric : bool, default False
         Average both directions (view 1 against view 2, and back).
     own : bool, default True
-        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all
-        of M_i, which then hardly trains. False: W_ii and entries below 1e-6 are 0, as in the
-        released code.
+        Whether the own pair is in M_i, as in the equations. With a narrow kernel, the own pair is
+        nearly all of M_i, and other pairs hardly train. False: W_ii and entries below 1e-6 are 0,
+        as in the released code.
 
     Examples
     --------
@@ -173,19 +186,19 @@ class WeaklySupervisedCCLK(_CCLK):
 
 
 class FairCCLK(_CCLK):
-    """Fair CCL-K: contrasts each sample with others of the same condition, which is so forgotten (eq. 8).
+    """Fair CCL-K: scans are contrasted with scans of the same condition, to forget the condition.
 
-    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, L = −mean_i log( K_ii / (K_ii + (n−1) M_i) ).
+    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, L = −mean_i log( K_ii / (K_ii + (n−1) M_i) )
+    (Tsai et al. 2022, eq. 8).
 
-    Telling a sample from others of its own site cannot be done with what the site looks like, so
-    nothing is gained from encoding the site. Choose it (often in a sum of objectives) when a
-    variable must not leak into the embedding; for a categorical one with large classes in the batch
-    `FairInfoNCE` is simpler.
+    Traces of the site do not help to tell a scan from others of the same site, so that nothing is
+    gained by encoding the site. Choose the loss, often in a sum of objectives, when a variable must
+    not leak into the embedding; for categories with many scans in a batch `FairInfoNCE` is simpler.
 
     Parameters
     ----------
     kernel : Kernel
-        On the metadata to forget.
+        Kernel on the metadata to forget.
     ridge : float, default 0.01
         Weight λ > 0. Large values make M_i, and so the repulsion, smaller.
     temperature, symmetric, own
@@ -208,26 +221,29 @@ class FairCCLK(_CCLK):
         rest: Tensor,  # noqa: ARG002
         n_samples: int,
     ) -> tuple[Tensor, Tensor]:
-        log_others = math.log(n_samples - 1) if n_samples > 1 else torch.finfo(mean.dtype).min
+        log_others = torch.finfo(mean.dtype).min
+        if n_samples > 1:
+            log_others = math.log(n_samples - 1)
         return torch.zeros_like(mean), mean + log_others
 
 
 class HardNegativeCCLK(FairCCLK):
-    """CCL-K with hard negatives: the condition is the embedding of the anchor itself, detached (eq. 9).
+    """CCL-K with hard negatives: the condition of an anchor is its embedding, without gradient.
 
-    The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is
-    contrasted with those it now resembles most. It reads no metadata, but with ``on="features"`` a
-    column "features", (n, 2p): the encoder's features of both views, side by side, which training
-    fills.
+    The loss is `FairCCLK` with Z the unit embeddings of the anchors' view (Tsai et al. 2022, eq.
+    9): each scan is contrasted with the scans that its embedding resembles most. No metadata are
+    read; with ``on="features"`` a column "features", (n, 2p), which training fills with the
+    encoder's features of both views.
 
     Parameters
     ----------
     kernel : Kernel
-        On the column ``"embedding"``, which the loss fills: for instance ``Cosine("embedding")`` or
-        ``Gaussian("embedding", sigma=0.5)``. A narrow one keeps to the hardest negatives.
+        Kernel on the column ``"embedding"``, which the loss fills: for instance
+        ``Cosine("embedding")`` or ``Gaussian("embedding", sigma=0.5)``. With a narrow kernel only
+        the hardest negatives count.
     on : {"embedding", "features"}, default "embedding"
-        What fills the column: unit embeddings, or the features before the head, of any norm, as its
-        authors ran. A width for features makes W uniform on unit embeddings.
+        Values of the column: unit embeddings, or features before the head, of any norm, as in the
+        authors' experiments. A bandwidth for features makes W uniform on unit embeddings.
     ridge : float, default 0.01
         Weight λ > 0. Large values make the repulsion smaller.
     temperature, symmetric, own
@@ -259,21 +275,20 @@ class HardNegativeCCLK(FairCCLK):
         self.on = on
         if kernel.columns != {"embedding": "continuous"}:
             raise ConfigError(
-                "kernel must be a continuous one on the column 'embedding' alone, for instance Cosine('embedding'), "
-                f"got one on {sorted(kernel.columns)}."
+                "kernel must be a continuous one on the column 'embedding' alone, for instance "
+                f"Cosine('embedding'), got one on {sorted(kernel.columns)}."
             )
-        if not all(getattr(part, "fitted", True) for part in kernel.modules()):
+        if not all(getattr(factor, "fitted", True) for factor in kernel.modules()):
             raise ConfigError(
-                "sigma must be a number for a kernel on 'embedding': there is no cohort to fit a rule on."
+                "sigma must be a number for a kernel on 'embedding': there is no cohort to fit a "
+                "rule on."
             )
         self.kernel = None
         self.embedding_kernel = kernel
         self.reads_features = on == "features"
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:
-        filled = (
-            pool.metadata["features"].chunk(2, 1)[view]
-            if self.reads_features
-            else pool.anchors[view].detach()
-        )
-        return self.embedding_kernel, {"embedding": filled}
+        embedding = pool.anchors[view].detach()
+        if self.reads_features:
+            embedding = pool.metadata["features"].chunk(2, 1)[view]
+        return self.embedding_kernel, {"embedding": embedding}

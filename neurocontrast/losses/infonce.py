@@ -1,4 +1,4 @@
-"""InfoNCE across views, NT-Xent over the pool of all views, and those that choose or correct their negatives."""
+"""InfoNCE across views, NT-Xent over all views, and variants that choose or correct negatives."""
 
 import math
 from dataclasses import replace
@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Tensor
 
 from neurocontrast.kernels import Categorical, Kernel
-from neurocontrast.losses.core import Pairs, Pool
+from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective, Temperature
+from neurocontrast.losses.pairs import Pairs
 from neurocontrast.losses.reductions import softplus_of
 from neurocontrast.settings import Column, NonNegative, checked
 
@@ -48,8 +49,8 @@ class InfoNCE(Objective):
 
     title = "InfoNCE"
     citation = (
-        "van den Oord A, Li Y, Vinyals O. Representation learning with contrastive predictive coding. "
-        "arXiv:1807.03748, 2018."
+        "van den Oord A, Li Y, Vinyals O. Representation learning with contrastive predictive "
+        "coding. arXiv:1807.03748, 2018."
     )
     n_views = (2, None)
 
@@ -66,14 +67,12 @@ class InfoNCE(Objective):
         return pool.mean(values)
 
     def directions(self, pool: Pool) -> Pool:
-        """Return the pool of each view's anchors and each other view's candidates."""
-        return pool.between(
-            [
-                (first, second)
-                for first, second in permutations(range(pool.n_views), 2)
-                if self.symmetric or first < second
-            ]
-        )
+        """Return the pool of each view's anchors with each other view's candidates."""
+        directions = []
+        for first, second in permutations(range(pool.n_views), 2):
+            if self.symmetric or first < second:
+                directions.append((first, second))
+        return pool.between(directions)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         twins, sums = self.directions(pool).each_anchor(
@@ -106,8 +105,8 @@ class NTXent(Objective):
 
     title = "NT-Xent (SimCLR)"
     citation = (
-        "Chen T, Kornblith S, Norouzi M, Hinton G. A simple framework for contrastive learning of visual "
-        "representations. ICML 2020."
+        "Chen T, Kornblith S, Norouzi M, Hinton G. A simple framework for contrastive learning of "
+        "visual representations. ICML 2020."
     )
     n_views = (2, None)
 
@@ -135,7 +134,7 @@ class NTXent(Objective):
 
 
 class DebiasedInfoNCE(Objective):
-    """Debiased InfoNCE: NT-Xent whose negatives are corrected for those that are in truth positives.
+    """Debiased InfoNCE: NT-Xent with negatives corrected for unknown positives among them.
 
     mean_i −log( e^{s⁺} / (e^{s⁺} + G_i) ), G_i = max{ (Σ_negatives e^{s_ij} − N τ⁺ e^{s⁺}) / (1 −
     τ⁺), N e^{−1/τ} }, s⁺ the similarity with the twin, N = 2n − 2 negatives (Chuang et al. 2020,
@@ -159,7 +158,10 @@ class DebiasedInfoNCE(Objective):
     """
 
     title = "debiased InfoNCE"
-    citation = "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. NeurIPS 2020."
+    citation = (
+        "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. "
+        "NeurIPS 2020."
+    )
 
     @checked
     def __init__(self, *, temperature: Temperature = 0.5, positive_prior: _Prior = 0.1) -> None:
@@ -213,7 +215,10 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     """
 
     title = "InfoNCE with hard negatives"
-    citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
+    citation = (
+        "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative "
+        "samples. ICLR 2021."
+    )
 
     @checked
     def __init__(
@@ -251,14 +256,15 @@ class FairInfoNCE(Objective):
     Examples
     --------
     >>> import torch
-    >>> FairInfoNCE("site", temperature=1.0)(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
+    >>> loss = FairInfoNCE("site", temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
     tensor(0.5514)
     """
 
     title = "fair InfoNCE"
     citation = (
-        "Ma MQ, Tsai Y-HH, Liang PP, et al. Conditional contrastive learning for improving fairness in "
-        "self-supervised learning. arXiv:2106.02866, 2021."
+        "Ma MQ, Tsai Y-HH, Liang PP, et al. Conditional contrastive learning for improving "
+        "fairness in self-supervised learning. arXiv:2106.02866, 2021."
     )
     n_views = (2, None)
     kernel: Kernel

@@ -1,13 +1,12 @@
-"""What every loss is, how its inputs become a pool, and sums of losses."""
+"""Base of all losses, which checks inputs and turns embeddings and metadata into a pool."""
 
 import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
-import numpy as np
 import torch
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -19,7 +18,13 @@ from neurocontrast.kernels import Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.factors import KernelLike, build_kernel
 from neurocontrast.losses.core import Pool, Reduction
-from neurocontrast.losses.reductions import Unit
+from neurocontrast.losses.inputs import (
+    Views,
+    at_least_float32,
+    checked_views,
+    checked_weights,
+    normalise,
+)
 from neurocontrast.parallel.collectives import (
     Processes,
     gather_samples,
@@ -28,13 +33,13 @@ from neurocontrast.parallel.collectives import (
 )
 from neurocontrast.settings import Positive, checked
 
-Views = Tensor | Sequence[Tensor]
-"""Embeddings (n, d) of a view, a list of them, or a tensor (V, n, d)."""
-
 _KERNELS = ("kernel", "negatives")
 _Result = TypeVar("_Result")
 _LEARNABLE = "learnable"
-_FIRST_TEMPERATURE, _LOWEST_TEMPERATURE = 0.07, 0.01  # those of CLIP
+_FIRST_TEMPERATURE = 0.07
+"""First value of a temperature that learns, as in CLIP."""
+_LOWEST_TEMPERATURE = 0.01
+"""Lowest value of a temperature that learns, as in CLIP."""
 
 
 def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
@@ -48,7 +53,7 @@ def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _temperature_of_tensor(tensor: Tensor, check_number: ValidatorFunctionWrapHandler) -> Any:
-    """Return a parameter as it is, and the number of another tensor."""
+    """Check a tensor of one number; return a parameter unchanged, another tensor as a number."""
     if tensor.numel() != 1:
         raise ConfigError(
             f"temperature must be one number, got a tensor of shape {tuple(tensor.shape)}."
@@ -87,25 +92,25 @@ Temperature = Annotated[float | str | nn.Parameter, _TemperatureRule()]
 
 
 class Objective(nn.Module):
-    """A loss on two views of a batch, and optionally its metadata.
+    """Base of a loss on two views of a batch, and optionally on metadata.
 
-    A loss of your own is one class: a constructor, whose parameters are its keys in a
+    A loss of your own is one class: a constructor, whose parameters are the keys in a
     configuration, ``title`` and ``citation`` for reports, and ``parts``. See ``docs/losses.md``.
 
-    Under autocast a loss computes in float32. In a distributed run candidates, metadata and counts
-    are those of all processes, and every process returns the loss of the whole batch (see
+    Under autocast a loss computes in float32. In a distributed run, a loss sees candidates and
+    metadata of all processes, and every process returns the loss of the whole batch (see
     `neurocontrast.parallel.collectives`).
 
     Parameters
     ----------
     kernel : Kernel, optional
-        Kernel w between scans, where the loss has one.
+        Kernel w between scans, if the loss has one.
     negatives : Kernel, optional
         Second kernel v between scans.
     temperature : float, "learnable" or torch.nn.Parameter, default 1.0
-        Temperature τ > 0; 1 of a loss without any. "learnable" starts at 0.07 and learns log 1/τ,
-        as CLIP does; a parameter of one number is τ itself, and learns. Either is a parameter of
-        the loss, with its exact gradient, and is kept at 0.01 or above.
+        Temperature τ > 0; 1 for a loss without a temperature. "learnable" starts at 0.07 and learns
+        log 1/τ, as CLIP does; a parameter of one number is a τ that learns. A temperature that
+        learns is a parameter of the loss, with the exact gradient, and is kept at 0.01 or above.
     """
 
     title: ClassVar[str]
@@ -118,15 +123,15 @@ class Objective(nn.Module):
     """log 1/τ of a temperature that learns."""
     needs_nonnegative = True
     contrasts: ClassVar[bool] = True
-    """Whether embeddings are compared with one another, so that their spread over the sphere can be measured."""
+    """Whether embeddings are compared with one another, so that their spread can be measured."""
     normalise: bool = True
     """Whether embeddings are divided by their norm."""
     n_views: ClassVar[tuple[int, int | None]] = (2, 2)
-    """The fewest views that the loss takes, and the most; None for any number."""
+    """Fewest and most views that the loss takes; None for any number."""
     of_anchors: ClassVar[bool] = True
-    """Whether the loss is a mean of one value an anchor, which ``reduction`` can give."""
+    """Whether the loss is a mean of one value an anchor, as ``reduction="none"`` returns."""
     reads_features: bool = False
-    """Whether the metadata need a column "features", (n, 2p): the encoder's features of both views, side by side."""
+    """Whether the loss needs a column "features", (n, 2p): the features of both views."""
 
     @checked
     def __init__(
@@ -152,12 +157,12 @@ class Objective(nn.Module):
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """The metadata columns that are needed, and how they are read."""
+        """Metadata column that the loss reads → kind."""
         return _columns_of(self._kernels())
 
     @property
     def tau(self) -> float | Tensor:
-        """Temperature τ: a number, or a tensor with its gradient where τ learns; 1 of a loss without any."""
+        """Temperature τ: a number, or a tensor with gradient if τ learns; 1 without temperature."""
         if self.log_scale is not None:
             return (-self.log_scale).exp()
         assert not isinstance(self.temperature, str)
@@ -165,7 +170,7 @@ class Objective(nn.Module):
 
     @property
     def scale(self) -> float | Tensor:
-        """What multiplies inner products: 1/τ."""
+        """Factor 1/τ of inner products."""
         return 1 / self.tau
 
     def forward(
@@ -177,7 +182,7 @@ class Objective(nn.Module):
         weights: Tensor | None = None,
         reduction: Reduction = "mean",
     ) -> Tensor:
-        """Return the loss of the embeddings of the views of a batch.
+        """Compute the loss of the embeddings of the views of a batch.
 
         Parameters
         ----------
@@ -191,52 +196,68 @@ class Objective(nn.Module):
             Weight of each sample in the mean over anchors, at least 0. As candidates all samples
             count alike.
         reduction : {"mean", "sum", "none"}
-            Mean or sum over the anchors, or their values, (V, n), multiplied by the weights; 0 of
-            an anchor without a positive. Losses that are no mean over anchors (``of_anchors``) have
-            their mean alone.
+            Mean or sum over the anchors, or the anchors' values, (V, n), times the weights; 0 for
+            an anchor without a positive. A loss that is no mean over anchors (``of_anchors`` False)
+            accepts "mean" alone.
+
+        Returns
+        -------
+        Tensor
+            A scalar, or (V, n) with ``reduction="none"``.
+
+        Raises
+        ------
+        DataError
+            If embeddings, metadata or weights have a wrong shape or type, or are missing.
         """
         return self._with_pool(self.value, z1, z2, metadata, weights, reduction)
 
     def terms(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
-        """Return the named parts that sum to the loss; the arguments are those of the loss."""
+        """Compute the named parts that sum to the loss; arguments are as for the loss."""
         return self._with_pool(self.parts, z1, z2, metadata, **options)
 
     def figures(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None
     ) -> dict[str, Tensor]:
-        """Return what training records of a batch: ``term_`` and the name of each part, and what else is known.
+        """Compute the figures of a batch that training records.
 
-        That is ``temperature`` where it learns, ``bound`` of a loss that bounds an information, and
-        ``clamped``, the fraction of clamped anchors, of CCL-K.
+        Returns
+        -------
+        dict
+            ``term_NAME`` for each part; ``temperature`` if τ learns; ``bound`` for a loss that
+            bounds mutual information; ``clamped``, the share of clamped anchors, for CCL-K.
         """
 
         def all_of(pool: Pool) -> dict[str, Tensor]:
-            return {f"term_{name}": part for name, part in self.parts(pool).items()} | pool.figures
+            terms = {}
+            for name, term in self.parts(pool).items():
+                terms[f"term_{name}"] = term
+            return terms | pool.figures
 
-        found = self._with_pool(all_of, z1, z2, metadata)
+        figures = self._with_pool(all_of, z1, z2, metadata)
         tau = self.tau
         if isinstance(tau, Tensor):
-            return {**found, "temperature": tau.detach().reshape(())}
-        return found
+            figures["temperature"] = tau.detach().reshape(())
+        return figures
 
     def value(self, pool: Pool) -> Tensor:
-        """Return the loss of a pool of unit embeddings."""
+        """Compute the loss of a pool of unit embeddings."""
         first, *others = self.parts(pool).values()
         return sum(others, first)
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Return the parts of the loss of a pool of unit embeddings, those of all processes."""
+        """Compute the named parts of the loss of a pool, unit embeddings of all processes."""
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Check a whole cohort's metadata before training; see ``Kernel.check``."""
+        """Check the metadata of a whole cohort before training; see ``Kernel.check``."""
         for kernel in self._kernels():
             kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
     def fit(self, metadata: Metadata) -> None:
-        """Fit the bandwidths that are given by a rule, on the metadata of the training cohort."""
+        """Fit the bandwidths of rules to the metadata of the training cohort."""
         for kernel in self._kernels():
             kernel.fit(metadata)
 
@@ -253,97 +274,103 @@ class Objective(nn.Module):
         reduction: Reduction = "mean",
     ) -> _Result:
         """Call a function with the pool of two views, or of a list of views, and their metadata."""
-        views = _views(z1, z2)
-        reductions = get_args(Reduction) if self.of_anchors else ("mean",)
+        views = checked_views(z1, z2)
+        self._check_call(len(views), reduction)
+        with torch.autocast(views[0].device.type, enabled=False):
+            columns = self._columns_for(metadata, views[0])
+            sample_weights = None
+            if weights is not None:
+                sample_weights = checked_weights(weights, views[0])
+            self._clamp_temperature()
+            embeddings = self._embeddings_of(views)
+            scale = self.scale
+            if isinstance(scale, Tensor):
+                # The gradient of 1/τ goes through the embeddings, which are multiplied by 1.
+                embeddings = embeddings * (scale / scale.detach()).sqrt().reshape(()).to(embeddings)
+                scale = scale.detach().reshape(())  # stays on the device: nothing waits for it
+            pool = Pool(
+                embeddings,
+                embeddings,
+                columns,
+                scale,
+                sample_weights=sample_weights,
+                reduction=reduction,
+            )
+            if is_distributed():
+                pool = _gathered(pool)
+            return use(pool)
+
+    def _check_call(self, n_views: int, reduction: Reduction) -> None:
+        """Refuse a reduction or a number of views that the loss does not have."""
+        reductions: tuple[str, ...] = ("mean",)
+        if self.of_anchors:
+            reductions = get_args(Reduction)
         if reduction not in reductions:
             raise DataError(
-                f"reduction must be {one_of(reductions)} for {type(self).__name__}, got {reduction!r}."
+                f"reduction must be {one_of(reductions)} for {type(self).__name__}, "
+                f"got {reduction!r}."
             )
         fewest, most = self.n_views
-        if not fewest <= len(views) <= (most or len(views)):
-            allowed = f"{fewest} views" if fewest == most else f"at least {fewest} views"
-            raise DataError(
-                f"{type(self).__name__} takes {allowed} of every scan, got {len(views)}."
-            )
-        with torch.autocast(views[0].device.type, enabled=False):
-            needed: dict[str, Kind] = {
-                **self.columns,
-                **({"features": "continuous"} if self.reads_features else {}),
-            }
-            columns = {
-                name: self._column(metadata, name, kind, views[0]) for name, kind in needed.items()
-            }
-            sample_weights = None if weights is None else _weights(weights, views[0])
-            # A temperature that learns is kept at the lowest or above, in place, as after an
-            # optimiser's step.
-            if self.log_scale is not None:
-                self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
-            elif isinstance(self.tau, nn.Parameter):
-                self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
-            embeddings = (
-                normalise(*views)
-                if self.normalise
-                else torch.stack(views).to(_at_least_float32(views[0]))
-            )
-            scale = self.scale
-            if isinstance(
-                scale, Tensor
-            ):  # its gradient goes through the embeddings, which are multiplied by 1
-                embeddings = embeddings * (scale / scale.detach()).sqrt().reshape(()).to(embeddings)
-                scale = scale.detach().reshape(())  # stays on its device, which is not waited for
-            processes = Processes()
-            if is_distributed():
-                processes = Processes(
-                    torch.distributed.get_rank(), torch.distributed.get_world_size()
-                )
-                gather = partial(
-                    gather_samples, sizes=gather_sizes(embeddings.shape[1], embeddings.device)
-                )
-                columns = {name: gather(column) for name, column in columns.items()}
-                embeddings = (
-                    gather(embeddings.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
-                )
-                sample_weights = None if sample_weights is None else gather(sample_weights)
-            return use(
-                Pool(
-                    embeddings,
-                    embeddings,
-                    columns,
-                    scale,
-                    processes,
-                    sample_weights,
-                    reduction=reduction,
-                )
-            )
+        if not fewest <= n_views <= (most or n_views):
+            allowed = f"at least {fewest} views"
+            if fewest == most:
+                allowed = f"{fewest} views"
+            raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {n_views}.")
+
+    def _columns_for(self, metadata: Metadata | None, view: Tensor) -> dict[str, Tensor]:
+        """Return the columns that the loss reads, on the device of a view."""
+        needed = dict(self.columns)
+        if self.reads_features:
+            needed["features"] = "continuous"
+        columns = {}
+        for name, kind in needed.items():
+            columns[name] = self._column(metadata, name, kind, view)
+        return columns
+
+    def _clamp_temperature(self) -> None:
+        """Keep a temperature that learns at the lowest or above, in place, after an optimiser."""
+        if self.log_scale is not None:
+            self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
+        elif isinstance(self.tau, nn.Parameter):
+            self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
+
+    def _embeddings_of(self, views: Sequence[Tensor]) -> Tensor:
+        """Stack views to (V, n, d), of unit norm if the loss normalises."""
+        if self.normalise:
+            return normalise(*views)
+        return torch.stack(list(views)).to(at_least_float32(views[0]))
 
     def extra_repr(self) -> str:
-        """Return the arguments of the constructor, without the kernels, which PyTorch shows as modules."""
+        """Return the arguments of the constructor; PyTorch shows kernels as modules."""
         names = [name for name in inspect.signature(type(self)).parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
-        """Return a column on the device of a view; words only where the loss codes categories."""
+        """Return a column on the device of a view; words are accepted if the loss codes them."""
         column = column_of(
             metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical"
         )
         if metadata is not None and not isinstance(metadata[name], Tensor):
             column = column.to(view.device)
         if len(column) != len(view):
-            found = f"n = {len(view)}; got shape {tuple(column.shape)}"
-            raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, {found}.")
+            raise DataError(
+                f"metadata['{name}'] must be a tensor with one row a sample, n = {len(view)}; "
+                f"got shape {tuple(column.shape)}."
+            )
         if column.device != view.device:
             raise DataError(
-                f"metadata['{name}'] is on {column.device}, but the embeddings are on {view.device}; move it."
+                f"metadata['{name}'] is on {column.device}, but the embeddings are on "
+                f"{view.device}; move it."
             )
         if kind == "continuous":
-            column = column.to(_at_least_float32(view))
+            column = column.to(at_least_float32(view))
         if column.requires_grad:
             column = column.detach()
         return column
 
 
 def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
-    """Return the columns of kernels; refuse a column that two of them read in two ways."""
+    """Return the columns of kernels; refuse a column that two kernels read in two ways."""
     if not kernels:
         return {}
     if len(kernels) == 1:
@@ -351,53 +378,22 @@ def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
     return Product(*kernels).columns
 
 
-def normalise(*views: Tensor) -> Tensor:
-    """Stack views (n, d) to (V, n, d) of unit norm, in at least float32; a zero vector stays."""
-    return cast(Tensor, Unit.apply(_at_least_float32(views[0]), *views))
-
-
-def _at_least_float32(tensor: Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
-
-
-def _weights(given: Any, view: Tensor) -> Tensor:
-    """Return weights of the samples, (n,), on the device of a view."""
-    weights = torch.as_tensor(given, dtype=_at_least_float32(view), device=view.device).detach()
-    if weights.shape != view.shape[:1]:
-        raise DataError(
-            f"weights must be one number a sample, ({len(view)},), got shape {tuple(weights.shape)}."
-        )
-    if weights.device.type == "cpu" and not ((weights >= 0) & weights.isfinite()).all():
-        raise DataError("weights must be finite and at least 0.")
-    return weights
-
-
-def _views(z1: Views, z2: Tensor | None) -> list[Tensor]:
-    is_one = isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3
-    views: dict[str, Any] = {"z1": z1} if is_one else {f"z1[{k}]": z for k, z in enumerate(z1)}
-    if z2 is not None:
-        views["z2"] = z2
-    views = {
-        name: torch.as_tensor(z) if isinstance(z, np.ndarray) else z for name, z in views.items()
-    }
-    if not views:
-        raise DataError("z1 must be a tensor or a list of views, got an empty list.")
-    (first, reference), *others = views.items()
-    for name, z in views.items():
-        if not isinstance(z, Tensor) or z.ndim != 2 or z.shape[0] == 0 or not z.is_floating_point():
-            found = (
-                f"{z.dtype} of shape {tuple(z.shape)}"
-                if isinstance(z, Tensor)
-                else type(z).__name__
-            )
-            raise DataError(
-                f"{name} must be a floating-point tensor of shape (n, d) with n ≥ 1, got {found}."
-            )
-    for name, z in others:
-        if z.shape != reference.shape or z.dtype != reference.dtype or z.device != reference.device:
-            raise DataError(
-                f"{name} must match {first} in shape, dtype and device: {first} is {reference.dtype} of shape "
-                f"{tuple(reference.shape)} on {reference.device}, {name} is {z.dtype} of shape {tuple(z.shape)} "
-                f"on {z.device}."
-            )
-    return [z.as_subclass(Tensor) for z in views.values()]  # of MONAI's MetaTensor, too
+def _gathered(pool: Pool) -> Pool:
+    """Return the pool of the samples of all processes."""
+    sizes = gather_sizes(pool.n_samples, pool.anchors.device)
+    columns = {}
+    for name, column in pool.metadata.items():
+        columns[name] = gather_samples(column, sizes)
+    samples_first = pool.anchors.transpose(0, 1).contiguous()
+    embeddings = gather_samples(samples_first, sizes).transpose(0, 1).contiguous()
+    sample_weights = pool.sample_weights
+    if sample_weights is not None:
+        sample_weights = gather_samples(sample_weights, sizes)
+    return replace(
+        pool,
+        anchors=embeddings,
+        candidates=embeddings,
+        metadata=columns,
+        processes=Processes(torch.distributed.get_rank(), torch.distributed.get_world_size()),
+        sample_weights=sample_weights,
+    )

@@ -1,8 +1,8 @@
 """Reduce the similarities of a block to one number an anchor, with gradients in closed form.
 
-At batches of a hundred scans a loss takes the time of starting its operators, and not of their
-work. Written out, a gradient starts a third of the operators of autograd, and holds one copy of the
-similarities. Letters of shapes as in `neurocontrast.losses.core`, and C, the views of a candidate.
+For batches of a hundred scans, the time of a loss is the time of starting its operators. A gradient
+in closed form starts a third of the operators of autograd, and holds one copy of the similarities.
+Letters of shapes are as in `neurocontrast.losses.core`, and C is the views of a candidate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EMPTY = -1e30
 
 
 class Unit(torch.autograd.Function):
-    """Views (n, d) stacked to (V, n, d) of unit norm; a zero vector stays, without gradient."""
+    """Stack views (n, d) to (V, n, d) of unit norm; a zero vector stays 0, without gradient."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *views: Tensor) -> Tensor:
@@ -41,10 +41,24 @@ class Unit(torch.autograd.Function):
 
 
 def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_view: bool) -> Tensor:
-    """Return the similarities of anchors (V, n_i, d) with candidates (V, n, d), (V, n_i, C, n).
+    """Compute similarities of anchors with candidates.
 
-    `by_view` compares each view of the anchors with the candidates of the same number alone, C = 1;
-    all are compared with all by default.
+    Parameters
+    ----------
+    anchors : tensor (V, n_i, d)
+        Embeddings of a block of samples.
+    candidates : tensor (V, n, d)
+        Embeddings of all samples.
+    scale : float or tensor
+        1/τ.
+    by_view : bool
+        Compare each view of the anchors with the candidates of the same number alone, C = 1, or
+        with all views, C = V.
+
+    Returns
+    -------
+    tensor (V, n_i, C, n)
+        Inner products times the scale.
     """
     if by_view:
         return torch.bmm(anchors * scale, candidates.mT).unsqueeze(2)
@@ -53,7 +67,7 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
 
 
 class Similarities(torch.autograd.Function):
-    """Similarities of all anchors with candidates, None for the anchors; see `compare`."""
+    """Compute similarities of all anchors with candidates, None for the anchors; see `compare`."""
 
     @staticmethod
     def forward(
@@ -83,7 +97,7 @@ class Similarities(torch.autograd.Function):
 
 
 def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
-    """Return (G + Gᵀ) z · scale, the gradient of z as anchors and as candidates, (V, n, d)."""
+    """Compute (G + Gᵀ) z · scale, the gradient of z as anchors and as candidates, (V, n, d)."""
     if isinstance(scale, Tensor):
         return _of_symmetric(of_pairs, z, 1.0).mul_(scale)
     if of_pairs.ndim == 3:
@@ -94,7 +108,10 @@ def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
 
 
 class LogSumExp(torch.autograd.Function):
-    """log Σ_j b_ij exp s_ij, L_i, of the gradient b_ij exp(s_ij − L_i): each in one copy of s."""
+    """Compute L_i = log Σ_j b_ij exp s_ij; the gradient is b_ij exp(s_ij − L_i).
+
+    Value and gradient take one copy of s each.
+    """
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, weights: Tensor | None, pairs: Any, without: str) -> Tensor:
@@ -117,10 +134,10 @@ class LogSumExp(torch.autograd.Function):
 
 
 class Mean(torch.autograd.Function):
-    """Σ_j w_ij s_ij / Σ_j w_ij; 0 without gradient where the mass, the denominator, is infinite.
+    """Compute Σ_j w_ij s_ij / Σ_j w_ij; 0 without gradient where the denominator is infinite.
 
-    `weights` are between samples, (n_i, n); `own` those of samples with themselves, (n_i,), which
-    count once for each other view; None where the weights are 0 there. `mass` is (n_i,).
+    Inputs are the weights between samples (n_i, n), the weights of samples with themselves (n_i,),
+    which count once for each other view, or None if these are 0, and the denominators (n_i,).
     """
 
     @staticmethod
@@ -142,7 +159,7 @@ class Mean(torch.autograd.Function):
 
 
 class MeanAndLogSumExp(torch.autograd.Function):
-    """`Mean`, and the log-sum-exp over the candidates that repel, with one gradient for both."""
+    """Compute `Mean` and the log-sum-exp over candidates that repel, with one gradient for both."""
 
     @staticmethod
     def forward(
@@ -170,7 +187,7 @@ class MeanAndLogSumExp(torch.autograd.Function):
 
 
 class Twins(torch.autograd.Function):
-    """Similarity of each anchor with the other view of its sample, of two views or across views."""
+    """Take the similarity of each anchor with the only other view of its sample."""
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, pairs: Any) -> Tensor:
@@ -188,12 +205,13 @@ class Twins(torch.autograd.Function):
 
 
 class Contrast(torch.autograd.Function):
-    """Σ_j a_ij (−s_ij + log Σ_k b_ik exp s_ik) relative to the only twin, of similarity t.
+    """Compute Σ_j a_ij (−s_ij + log Σ_k b_ik exp s_ik) relative to the only twin, of similarity t.
 
-    This is log(1 + Σ_k b_ik exp(s_ik − t_i)) − Σ_j a_ij (s_ij − t_i) over the pairs of different
-    samples: value and gradient keep their digits where the loss is close to 0. `logarithms` are
-    those of the b between samples, 0 where None. `shares` are the a_ij, with 0 between a sample and
-    itself, and `far` their sum over all candidates, (n_i,); where None the twin is the positive.
+    The value is log(1 + Σ_k b_ik exp(s_ik − t_i)) − Σ_j a_ij (s_ij − t_i) over the pairs of
+    different samples: value and gradient keep their digits where the loss is close to 0. Inputs are
+    the b between samples (n_i, n), 1 for None, the a_ij with 0 between a sample and itself, and the
+    sum of the a_ij over all candidates (n_i,); with None for the last two, the twin is the only
+    positive.
     """
 
     @staticmethod
@@ -235,7 +253,7 @@ class Contrast(torch.autograd.Function):
 
 
 class LogSumExpOfAll(torch.autograd.Function):
-    """log Σ exp of all numbers of a tensor (V, n)."""
+    """Compute log Σ exp of all numbers of a tensor (V, n)."""
 
     @staticmethod
     def forward(ctx: Any, logarithms: Tensor) -> Tensor:
@@ -251,7 +269,7 @@ class LogSumExpOfAll(torch.autograd.Function):
 
 
 class Distances(torch.autograd.Function):
-    """L2 distances of unit vectors of given cosines; see `neurocontrast.losses.core.distances`."""
+    """Compute L2 distances of unit vectors from their cosines; 0 below the level of rounding."""
 
     @staticmethod
     def forward(ctx: Any, cosines: Tensor) -> Tensor:
@@ -269,12 +287,12 @@ class Distances(torch.autograd.Function):
 
 
 def softplus_of(x: Tensor) -> Tensor:
-    """Return log(1 + exp x), which is x to the last digit of float64 from 40 on."""
+    """Compute log(1 + exp x), which equals x to the last digit of float64 from 40 on."""
     return softplus(x, threshold=40.0)
 
 
 def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: Any) -> Tensor:
-    """Return the value of `Mean`, (V, n_i)."""
+    """Compute the value of `Mean`, (V, n_i)."""
     summed = (s.sum(2) * weights).sum(2)
     if own is not None:
         summed = summed.addcmul_(own, pairs.selves(s), value=-1)
@@ -282,7 +300,7 @@ def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: A
 
 
 def _without_empty(sums: Tensor) -> Tensor:
-    """Replace the sums over nothing, whose terms have no share, by ∞."""
+    """Replace the logarithms of empty sums by ∞, so that their terms have no share."""
     return sums.masked_fill(sums <= EMPTY / 2, torch.inf)  # NaN stays
 
 
@@ -293,20 +311,20 @@ def _logarithms(weights: Tensor | None) -> Tensor | None:
 
 
 def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
-    """Return a copy of similarities (V, n_i, C, n), with logarithms of weights (n_i, n) added."""
+    """Return similarities (V, n_i, C, n) plus logarithms of weights (n_i, n), as a copy."""
     if logarithms is None:
         return s.clone()
     return s + logarithms.unsqueeze(1)
 
 
 def _sum_up(scores: Tensor) -> Tensor:
-    """Return the log-sum-exp of each anchor, (V, n_i, 1, 1), and overwrite the scores."""
+    """Compute the log-sum-exp of each anchor, (V, n_i, 1, 1), overwriting the scores."""
     largest = scores.amax((2, 3), keepdim=True)
     return scores.sub_(largest).exp_().sum((2, 3), keepdim=True).log_().add_(largest)
 
 
 def _shares(s: Tensor, logarithms: Tensor | None, sums: Tensor) -> Tensor:
-    """Return b_ij exp s_ij / Σ_k b_ik exp s_ik in one new tensor, of the logarithms of sums."""
+    """Compute b_ij exp s_ij / Σ_k b_ik exp s_ik from the logarithms of sums, in one new tensor."""
     if logarithms is None:
         return torch.sub(s, sums).exp_()
     return torch.add(s, logarithms.unsqueeze(1)).sub_(sums).exp_()

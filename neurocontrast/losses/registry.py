@@ -1,8 +1,8 @@
-"""Which loss a name in a configuration means; a loss's module is imported when the loss is asked for.
+"""Names of losses in a configuration; the module of a loss is imported when the loss is needed.
 
-The settings of a loss are part of its class, and a loss is a PyTorch module: to check the section
-``objective`` is to import PyTorch. So nothing here is imported until a configuration is read for
-training (`neurocontrast.config`).
+The settings of a loss are derived from its class, a PyTorch module. To check the section
+``objective`` means to import PyTorch, which happens only when a configuration is read for training
+(`neurocontrast.config`).
 """
 
 import sys
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from neurocontrast.provenance import Description
 from neurocontrast.settings import Settings, choose, settings_model
 
 LOSSES = {
@@ -39,20 +40,19 @@ LOSSES = {
 
 
 _ALONE = ("sum", "supervised")
-"""Losses that are no part of a sum: sums, and what reads the head's outputs as predictions."""
+"""Losses that cannot be in a sum: sums, and a loss that reads the head's outputs as predictions."""
 
 
 class LossSettings(Settings):
-    """Keys that every loss has in a configuration; further keys are its constructor's parameters."""
+    """Keys of every loss in a configuration; further keys are parameters of its constructor."""
 
     loss: str = ""
 
 
 def loss_class(name: str) -> Any:
-    """Return the class of a loss: one of `LOSSES`, or of a module of the user's as ``module:Class``; None if unknown.
+    """Find the class of a loss: one of `LOSSES`, or ``module:Class``; None if unknown.
 
-    A module of the user's must have been imported by the program already. A configuration never
-    makes one be imported.
+    A user's module must have been imported by the program: a configuration imports none.
     """
     if name in LOSSES:
         module, _, attribute = LOSSES[name].partition(":")
@@ -73,7 +73,7 @@ def loss_model(name: str) -> type[Settings] | None:
 
 
 def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
-    """Return the settings of each loss, or of each that may be a part of a sum."""
+    """Return the settings of each loss, or of each loss that can be in a sum."""
     models: dict[str, type[Settings]] = {}
     for name in LOSSES:
         model = loss_model(name)
@@ -83,7 +83,17 @@ def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
 
 
 def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
-    """Return the section ``objective`` as the settings of its loss; `sums` says whether it is not within a sum."""
+    """Read the section ``objective`` as the settings of its loss.
+
+    Parameters
+    ----------
+    section : mapping or settings
+        The section; settings are returned unchanged.
+    from_json : bool
+        Read lists as tuples.
+    sums : bool
+        Accept losses that cannot be in a sum.
+    """
     names = [name for name in LOSSES if sums or name not in _ALONE]
 
     def find_model(name: str) -> type[Settings] | None:
@@ -95,28 +105,44 @@ def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
 
 
 def build_objective(settings: Any) -> Any:
-    """Return the loss that the section ``objective`` describes."""
-    keys = {name: value for name, value in settings if name != "loss"}
-    if "objectives" in keys:
-        keys["objectives"] = {
-            name: build_objective(each) for name, each in keys["objectives"].items()
-        }
-    return loss_class(settings.loss)(**keys)
+    """Build the loss that the section ``objective`` describes."""
+    arguments = dict(settings)
+    del arguments["loss"]
+    if "objectives" in arguments:
+        objectives = {}
+        for name, inner in arguments["objectives"].items():
+            objectives[name] = build_objective(inner)
+        arguments["objectives"] = objectives
+    return loss_class(settings.loss)(**arguments)
 
 
-def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the section ``objective`` with the title and the citation of each loss, for who reads the encoder.
+def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]]) -> Description:
+    """Describe the section ``objective`` for readers of ``encoder.json``.
 
-    A kernel on one of the `vectors` says the columns it compares.
+    Parameters
+    ----------
+    settings : settings
+        Section ``objective``.
+    vectors : mapping
+        Name of a column of vectors → columns that make up the vectors.
+
+    Returns
+    -------
+    dict
+        Keys of the section, with title and citation of each loss, and with the columns of each
+        kernel on vectors.
     """
-    described: dict[str, Any] = settings.model_dump(mode="json")
+    described: Description = settings.model_dump(mode="json")
     if "objectives" in described:
-        parts = {
-            name: describe_objective(each, vectors) for name, each in settings.objectives.items()
-        }
-        return {**described, "objectives": parts}
+        objectives = {}
+        for name, inner in settings.objectives.items():
+            objectives[name] = describe_objective(inner, vectors)
+        described["objectives"] = objectives
+        return described
     for factor in [*(described.get("kernel") or ()), *(described.get("negatives") or ())]:
         if factor["column"] in vectors:
             factor["columns"] = list(vectors[factor["column"]])
-    found = loss_class(settings.loss)
-    return {**described, "title": found.title, "citation": found.citation}
+    loss = loss_class(settings.loss)
+    described["title"] = loss.title
+    described["citation"] = loss.citation
+    return described

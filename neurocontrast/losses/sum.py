@@ -1,4 +1,4 @@
-"""Weighted sums of losses."""
+"""Weighted sum of several losses on the same two views."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.kernels import Kind, Metadata
-from neurocontrast.losses.objective import Objective, Views
+from neurocontrast.losses.inputs import Views
+from neurocontrast.losses.objective import Objective
 from neurocontrast.losses.registry import models_of_losses, read_objective
 from neurocontrast.settings import KindsInSchema, NonNegative, checked
 
@@ -25,11 +26,13 @@ def _single(given: Any, info: ValidationInfo) -> Any:
 
 
 def _by_objective(weights: dict[str, float] | None, info: ValidationInfo) -> dict[str, float]:
-    """Refuse a weight of no objective."""
+    """Refuse a weight whose name is no objective."""
     if weights is None:
         return {}
     objectives = info.data.get("objectives", {})
-    for name in weights.keys() - objectives.keys() if objectives else ():
+    if not objectives:  # refused already
+        return weights
+    for name in weights.keys() - objectives.keys():
         near = suggestion(name, objectives)
         raise ValueError(
             f"must be by the objectives' names, {one_of(objectives)}, got '{name}'.{near}"
@@ -45,17 +48,17 @@ _Weights = Annotated[dict[str, NonNegative] | None, AfterValidator(_by_objective
 
 
 class SumOfObjectives(nn.Module):
-    """Weighted sum of objectives on the same two views, each with its own kernel.
+    """Weighted sum of objectives on the same two views, each with a kernel of its own.
 
-    For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is
-    forgotten.
+    An example is conditional alignment and uniformity on age, plus a fair loss on the site, to
+    forget the site.
 
     Parameters
     ----------
     objectives : mapping of str to Objective
-        Each under the name its terms are logged with.
+        Name in the metrics of training → loss.
     weights : mapping of str to float, optional
-        At least 0, by the same names; 1 where not given.
+        Name → weight, at least 0; 1 by default.
 
     Examples
     --------
@@ -79,26 +82,28 @@ class SumOfObjectives(nn.Module):
         super().__init__()
         self.objectives = nn.ModuleDict(dict(objectives))
         chosen = weights or {}
-        self.weights = {name: float(chosen.get(name, 1.0)) for name in objectives}
+        self.weights = {}
+        for name in objectives:
+            self.weights[name] = float(chosen.get(name, 1.0))
         _ = self.columns  # refuses a column that is read in two ways
 
     @property
     def reads_features(self) -> bool:
-        """Whether any of them needs the encoder's features, see `Objective`."""
-        return any(part.reads_features for _, part in self._parts())
+        """Whether any objective needs the encoder's features, see `Objective`."""
+        return any(objective.reads_features for _, objective in self._parts())
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """The metadata columns that any of them needs."""
-        found: dict[str, Kind] = {}
+        """Metadata column that any objective reads → kind."""
+        kinds: dict[str, Kind] = {}
         for name, objective in self._parts():
             for column, kind in objective.columns.items():
-                if found.setdefault(column, kind) != kind:
+                if kinds.setdefault(column, kind) != kind:
                     raise ConfigError(
-                        f"Column '{column}' is read as {kind} by '{name}' and as {found[column]} by another objective; "
-                        "choose one."
+                        f"Column '{column}' is read as {kind} by '{name}' and as {kinds[column]} "
+                        "by another objective; choose one."
                     )
-        return found
+        return kinds
 
     def forward(
         self,
@@ -108,36 +113,39 @@ class SumOfObjectives(nn.Module):
         *,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
-        first, *others = (
-            self.weights[name] * part(z1, z2, metadata, weights=weights)
-            for name, part in self._parts()
-        )
+        """Compute the weighted sum, a scalar; arguments are as for `Objective`."""
+        weighted = []
+        for name, objective in self._parts():
+            weighted.append(self.weights[name] * objective(z1, z2, metadata, weights=weights))
+        first, *others = weighted
         return sum(others, first)
 
     def terms(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
-        """Return the weighted parts of every objective, as ``name/part``; they sum to the loss."""
-        return {
-            f"{name}/{part}": self.weights[name] * value
-            for name, objective in self._parts()
-            for part, value in objective.terms(z1, z2, metadata, **options).items()
-        }
+        """Compute the weighted parts of all objectives, ``name/part``, which sum to the loss."""
+        terms = {}
+        for name, objective in self._parts():
+            for term, value in objective.terms(z1, z2, metadata, **options).items():
+                terms[f"{name}/{term}"] = self.weights[name] * value
+        return terms
 
     def figures(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None
     ) -> dict[str, Tensor]:
-        """Return what training records, see `Objective.figures`, as ``term_name/part`` and ``name/bound``."""
-        found = dict[str, Tensor]()
+        """Compute the figures that training records: ``term_name/part``, ``name/bound``.
+
+        Terms are weighted; other figures are as in `Objective.figures`.
+        """
+        figures = dict[str, Tensor]()
         for name, objective in self._parts():
             for figure, value in objective.figures(z1, z2, metadata).items():
-                part = figure.removeprefix("term_")
-                is_term = part != figure
-                found[f"{'term_' * is_term}{name}/{part}"] = (
-                    self.weights[name] * value if is_term else value
-                )
-        return found
+                term = figure.removeprefix("term_")
+                if term == figure:
+                    figures[f"{name}/{figure}"] = value
+                else:
+                    figures[f"term_{name}/{term}"] = self.weights[name] * value
+        return figures
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         for _, objective in self._parts():
@@ -151,6 +159,8 @@ class SumOfObjectives(nn.Module):
         return f"weights={self.weights}"
 
     def _parts(self) -> list[tuple[str, Objective]]:
-        return [
-            (name, part) for name, part in self.objectives.items() if isinstance(part, Objective)
-        ]
+        objectives = []
+        for name, objective in self.objectives.items():
+            if isinstance(objective, Objective):
+                objectives.append((name, objective))
+        return objectives

@@ -1,8 +1,8 @@
-"""Losses of one column: of labels, of a number whose order counts, and of a column that is predicted."""
+"""Losses of one column: of labels, of the order of a number, and of predictions of a column."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -12,14 +12,16 @@ from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
-from neurocontrast.losses.core import Pairs, Pool, distances
+from neurocontrast.losses.core import Pool, distances
 from neurocontrast.losses.objective import Objective, Temperature
+from neurocontrast.losses.pairs import Pairs
 from neurocontrast.losses.reductions import EMPTY, softplus_of
+from neurocontrast.provenance import Description
 from neurocontrast.settings import Column, NonNegative, checked
 
 
 class EpsilonSupInfoNCE(Objective):
-    """Epsilon-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.
+    """Epsilon-SupInfoNCE: scans of one label attract until closer than other scans by a margin.
 
     mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i
     other embeddings of the anchor's label (its twin among them), N_i those of another label
@@ -39,14 +41,15 @@ class EpsilonSupInfoNCE(Objective):
     Examples
     --------
     >>> import torch
-    >>> EpsilonSupInfoNCE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
+    >>> loss = EpsilonSupInfoNCE("label", temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
     tensor(0.4151)
     """
 
     title = "ε-SupInfoNCE"
     citation = (
-        "Barbano CA, Dufumier B, Tartaglione E, Grangetto M, Gori P. Unbiased supervised contrastive learning. "
-        "ICLR 2023."
+        "Barbano CA, Dufumier B, Tartaglione E, Grangetto M, Gori P. Unbiased supervised "
+        "contrastive learning. ICLR 2023."
     )
     n_views = (1, None)
     kernel: Kernel
@@ -75,8 +78,9 @@ class EpsilonSupInfoNCE(Objective):
         if not self.epsilon:
             pool.figures["bound"] = pool.mean((n_negatives + 1).log() - values, n_positives)
         parts = {"contrast": pool.mean(values, n_positives)}
-        margin = torch.full_like(values, -self.epsilon)
-        return {**parts, "margin": pool.mean(margin, n_positives)} if self.epsilon else parts
+        if self.epsilon:
+            parts["margin"] = pool.mean(torch.full_like(values, -self.epsilon), n_positives)
+        return parts
 
 
 class SINCERE(EpsilonSupInfoNCE):
@@ -98,14 +102,15 @@ class SINCERE(EpsilonSupInfoNCE):
     Examples
     --------
     >>> import torch
-    >>> SINCERE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
+    >>> loss = SINCERE("label", temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
     tensor(0.5514)
     """
 
     title = "SINCERE"
     citation = (
-        "Feeney P, Hughes MC. SINCERE: supervised information noise-contrastive estimation revisited. "
-        "arXiv:2309.14277, 2023."
+        "Feeney P, Hughes MC. SINCERE: supervised information noise-contrastive estimation "
+        "revisited. arXiv:2309.14277, 2023."
     )
 
     @checked
@@ -145,8 +150,8 @@ class Triplet(Objective):
     n_views = (1, None)
     of_anchors = False
     citation = (
-        "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition and clustering. "
-        "CVPR 2015."
+        "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition "
+        "and clustering. CVPR 2015."
     )
 
     kernel: Kernel
@@ -162,8 +167,8 @@ class Triplet(Objective):
             apart = distances(pairs.s).flatten(2)
             same = pairs.weights(self.kernel)
             alike = (same > 0).unsqueeze(1).expand_as(pairs.s)
-            # The sum over active triplets is linear in the distances: each counts once for every
-            # active triplet in which it pulls, minus once for every one in which it pushes.
+            # The sum over active triplets is linear in the distances: a distance counts once for
+            # every active triplet in which it pulls, minus once for every one in which it pushes.
             counts, n_active = _counts(
                 apart.detach(), (alike & ~pairs.itself).flatten(2), ~alike.flatten(2), self.margin
             )
@@ -171,16 +176,19 @@ class Triplet(Objective):
             return (counts * apart).sum(2) + self.margin * n_active + 0 * pairs.mass(same), n_active
 
         totals, n_triplets = pool.each_anchor(of_anchors)
-        weights = 1 if pool.sample_weights is None else pool.sample_weights.to(totals)
-        n_active = (weights * n_triplets).sum()
-        return {"triplet": (weights * totals).sum() / torch.where(n_active > 0, n_active, 1)}
+        if pool.sample_weights is not None:
+            weights = pool.sample_weights.to(totals)
+            totals = weights * totals
+            n_triplets = weights * n_triplets
+        n_active = n_triplets.sum()
+        return {"triplet": totals.sum() / torch.where(n_active > 0, n_active, 1)}
 
 
 @torch.no_grad()
 def _counts(
     distances: Tensor, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """Return how often each distance (V, n_i, N) counts in the sum, and the active triplets, (V, n_i)."""
+    """Count each distance (V, n_i, N) in the sum, and the active triplets of anchors, (V, n_i)."""
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)
     pulls = torch.searchsorted(barrier, reach)
@@ -193,7 +201,7 @@ def _counts(
 
 
 class RankNContrast(Objective):
-    """Rank-N-Contrast: an anchor is nearer to a scan than to all scans that are further away in a continuous column.
+    """Rank-N-Contrast: order the distances of embeddings as the differences in a number, as age.
 
     mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the pool of 2n embeddings
     (Zha et al. 2023, equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i − y_j|``.
@@ -222,8 +230,8 @@ class RankNContrast(Objective):
 
     title = "Rank-N-Contrast"
     citation = (
-        "Zha K, Cao P, Son J, Yang Y, Katabi D. Rank-N-Contrast: learning continuous representations for regression. "
-        "NeurIPS 2023."
+        "Zha K, Cao P, Son J, Yang Y, Katabi D. Rank-N-Contrast: learning continuous "
+        "representations for regression. NeurIPS 2023."
     )
 
     n_views = (1, None)
@@ -235,7 +243,7 @@ class RankNContrast(Objective):
 
     @property
     def scale(self) -> float:
-        """1: distances are divided by the temperature, not similarities."""
+        """Factor 1 of inner products: distances are divided by the temperature in their place."""
         return 1.0
 
     @property
@@ -250,7 +258,8 @@ class RankNContrast(Objective):
         y = pool.metadata[self.column]
         if y.ndim != 1:
             raise DataError(
-                f"metadata['{self.column}'] must be one number a sample, (n,), got {tuple(y.shape)}."
+                f"metadata['{self.column}'] must be one number a sample, (n,), "
+                f"got {tuple(y.shape)}."
             )
         if y.device.type == "cpu":
             self.check(pool.metadata)
@@ -271,10 +280,10 @@ class RankNContrast(Objective):
 
 
 def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
-    """Return Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of anchors, (V, n_i).
+    """Compute Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of anchors, (V, n_i).
 
-    `similarities` are (V, n_i, V, n), `apart` distances of the samples in y, (n_i, n), and `itself`
-    says which pairs are an anchor with itself.
+    Inputs are the similarities (V, n_i, V, n), the differences of samples in y (n_i, n), and the
+    mask of the pairs of an anchor with itself (V, n_i, V, n).
     """
     n_views = len(similarities)
     pulled = similarities.masked_fill(itself, 0).sum((2, 3))
@@ -290,13 +299,13 @@ def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> 
 
 
 class Supervised(Objective):
-    r"""Error of the prediction of a column from each view, such as the age, averaged over the views of a batch.
+    r"""Error of predictions of a column, such as age, averaged over views and scans.
 
     Regression: the mean of \|ẑ − (y − μ)/s\| or of its square, with ẑ the single output, and μ and
     s the column's mean and standard deviation over the training scans. Classification: the
     cross-entropy of one output a class. The projection head of such a run ends in a linear layer
-    with these outputs (`n_outputs`). It is what contrastive pretraining with metadata is compared
-    with, such as the L1 loss on age in Barbano et al. 2023.
+    with these outputs (`n_outputs`). The loss serves as comparison for contrastive pretraining with
+    metadata, as the L1 loss on age in Barbano et al. 2023.
 
     Parameters
     ----------
@@ -316,8 +325,8 @@ class Supervised(Objective):
 
     title = "supervised prediction"
     citation = (
-        "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for regression in multi-site "
-        "brain age prediction. ISBI 2023."
+        "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for "
+        "regression in multi-site brain age prediction. ISBI 2023."
     )
     n_views = (1, None)
     contrasts = normalise = False
@@ -339,16 +348,20 @@ class Supervised(Objective):
 
     @property
     def kind(self) -> Kind:
-        """How the column is read."""
-        return "categorical" if self.error == "cross-entropy" else "continuous"
+        """Kind of the column: categorical for cross-entropy, continuous for other errors."""
+        if self.error == "cross-entropy":
+            return "categorical"
+        return "continuous"
 
     @property
     def columns(self) -> dict[str, Kind]:
         return {self.column: self.kind}
 
     def n_outputs(self, categories: Mapping[str, Sequence[str]]) -> int:
-        """Return the outputs of the projection head: one number, or one for each class."""
-        return len(categories[self.column]) if self.kind == "categorical" else 1
+        """Return the number of outputs of the projection head: 1, or one for each class."""
+        if self.kind == "continuous":
+            return 1
+        return len(categories[self.column])
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         n_views, n, _ = pool.anchors.shape
@@ -359,62 +372,78 @@ class Supervised(Objective):
                 n_views, n
             )
         else:
-            apart = pool.anchors[..., 0] - (truth - self.mean) / self.sd
-            values = apart.abs() if self.error == "absolute" else apart.square()
+            values = pool.anchors[..., 0] - (truth - self.mean) / self.sd
+            values = {"absolute": torch.abs, "squared": torch.square}[self.error](values)
         return {self.error.replace("-", "_"): pool.mean(values)}
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Refuse missing values, which nothing could be learnt from, and vectors."""
+        """Refuse missing values, from which nothing can be learnt, and vectors."""
         check_complete(metadata, self.column, self.kind, names=names)
 
     def fit(self, metadata: Metadata) -> None:
-        """Take mean and standard deviation of the training scans; refuse a column that is the same for all."""
+        """Take mean and standard deviation of the training scans; refuse a constant column."""
         values = column_of(metadata, self.column, needed_by="the loss")
         if len(values) and (values == values[0]).all():
             raise DataError(
-                f"objective.column: '{self.column}' is the same for all {len(values)} training scans, so there is "
-                "nothing to predict. Name another column."
+                f"objective.column: '{self.column}' is the same for all {len(values)} training "
+                "scans, so there is nothing to predict. Name another column."
             )
         if self.kind == "continuous":
             exact = values.double()
-            self.mean, self.sd = exact.mean().to(self.mean), exact.std(correction=0).to(self.sd)
+            self.mean = exact.mean().to(self.mean)
+            self.sd = exact.std(correction=0).to(self.sd)
 
-    def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return the meaning of a prediction, from the training scans' `metadata`; refuse classes that none has."""
+    def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> Description:
+        """Describe the meaning of a prediction, for ``encoder.json``.
+
+        Parameters
+        ----------
+        metadata : mapping
+            Columns of the training scans.
+        categories : mapping
+            Column → names of its categories, in the order of their codes.
+
+        Raises
+        ------
+        DataError
+            If no training scan is of some class.
+        """
         values = metadata[self.column]
-        about = {"column": self.column, "kind": self.kind}
+        target: Description = {"column": self.column, "kind": self.kind}
         if self.kind == "continuous":
-            places = {"mean": self.mean.item(), "sd": self.sd.item()}
-            return {
-                **about,
-                **places,
-                "lowest": values.min().item(),
-                "highest": values.max().item(),
-            }
+            target["mean"] = self.mean.item()
+            target["sd"] = self.sd.item()
+            target["lowest"] = values.min().item()
+            target["highest"] = values.max().item()
+            return target
         classes = list(categories[self.column])
         seen = set(values.tolist())
         unseen = [name for code, name in enumerate(classes) if code not in seen]
         if unseen:
             raise DataError(
-                f"objective.column: no training scan has '{self.column}' {one_of(unseen)}, which only validation scans "
-                "have. Leave such scans out (data.where), or set data.val_fraction to 0."
+                f"objective.column: no training scan has '{self.column}' {one_of(unseen)}, which "
+                "only validation scans have. Leave such scans out (data.where), or set "
+                "data.val_fraction to 0."
             )
-        return {**about, "classes": classes}
+        target["classes"] = classes
+        return target
 
 
 def check_complete(
     metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None
 ) -> None:
-    """Refuse a vector, and missing or infinite values; the rows at fault are named by `names`."""
+    """Refuse a column of vectors, or with missing or infinite values, naming the rows."""
     values = column_of(metadata, name, needed_by="the loss")
     if values.ndim != 1:
         raise DataError(f"objective.column: '{name}' is a vector; name a single column.")
     if kind == "continuous" and math.isfinite(float(values.sum())):
-        return  # as no single value that is not finite would leave the sum
-    wrong = values < 0 if kind == "categorical" else ~values.isfinite()
+        return  # a single value that is not finite would show in the sum
+    wrong = ~values.isfinite()
+    if kind == "categorical":
+        wrong = values < 0
     if wrong.any():
         rows = cast(list[int], wrong.nonzero()[:, 0].tolist())
         raise DataError(
-            f"objective.column: '{name}' is missing or infinite for {listed(rows, names)}. Fill it in, or "
-            "leave these out (data.where)."
+            f"objective.column: '{name}' is missing or infinite for {listed(rows, names)}. Fill it "
+            "in, or leave these out (data.where)."
         )

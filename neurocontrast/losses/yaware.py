@@ -7,8 +7,9 @@ from torch import Tensor
 
 from neurocontrast.kernels import Categorical, Kernel
 from neurocontrast.kernels.factors import KernelLike
-from neurocontrast.losses.core import Pairs, Pool
+from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective, Temperature
+from neurocontrast.losses.pairs import Pairs
 from neurocontrast.losses.reductions import EMPTY
 from neurocontrast.settings import Column, checked
 
@@ -54,8 +55,8 @@ class YAwareInfoNCE(Objective):
 
     title = "y-Aware InfoNCE"
     citation = (
-        "Dufumier B, Gori P, Victor J, et al. Contrastive learning with continuous proxy meta-data for 3D MRI "
-        "classification. MICCAI 2021."
+        "Dufumier B, Gori P, Victor J, et al. Contrastive learning with continuous proxy meta-data "
+        "for 3D MRI classification. MICCAI 2021."
     )
 
     n_views = (1, None)
@@ -99,7 +100,7 @@ class YAwareInfoNCE(Objective):
         }
 
     def _candidates(self, pairs: Pairs, w: Tensor) -> Tensor:
-        """Return b = max(v/‖v‖∞, w/‖w‖∞): the weight of a candidate for being a negative, or a positive."""
+        """Compute b = max(v/‖v‖∞, w/‖w‖∞), the weight of a candidate as negative or positive."""
         assert self.negatives is not None
         v = pairs.weights(self.negatives)
         return torch.maximum(
@@ -125,7 +126,8 @@ class SupCon(YAwareInfoNCE):
     Examples
     --------
     >>> import torch
-    >>> SupCon("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
+    >>> loss = SupCon("label", temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
     tensor(0.5514)
     """
 
@@ -170,8 +172,8 @@ class ExponentialYAware(Objective):
 
     title = "exponential y-Aware (L^exp)"
     citation = (
-        "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for regression in multi-site "
-        "brain age prediction. ISBI 2023."
+        "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for "
+        "regression in multi-site brain age prediction. ISBI 2023."
     )
 
     n_views = (1, None)

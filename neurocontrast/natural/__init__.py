@@ -13,14 +13,12 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.natural.augment import ImageAugmentSettings
     from neurocontrast.natural.dataset import ImageDataset
-    from neurocontrast.natural.settings import ImageDataSettings, ImagesSettings
     from neurocontrast.natural.views import RandImageViewd
 
 # Loaded when asked for: settings need neither PyTorch nor Kornia.
 _PLACES = {
     "augment": ["ImageAugmentSettings"],
     "dataset": ["ImageDataset"],
-    "settings": ["ImageDataSettings", "ImagesSettings"],
     "views": ["RandImageViewd"],
 }
 __all__ = sorted(name for names in _PLACES.values() for name in names)

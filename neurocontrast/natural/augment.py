@@ -11,7 +11,10 @@ _Strength = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
 class ResizedCropSettings(Settings):
-    """Cut out a box and resize it to the image's own size, bilinearly; only ever enlarged, it needs no antialiasing."""
+    """Cut out a box and resize the box to the image's own size, bilinearly.
+
+    A box is only ever enlarged, and needs no antialiasing.
+    """
 
     probability: Probability = 1.0
     """How often a view is cropped."""
@@ -22,9 +25,10 @@ class ResizedCropSettings(Settings):
 
 
 class ImageAffineSettings(Settings):
-    """Turn, shift and zoom about the centre, in one bilinear interpolation together with the resized crop.
+    """Turn, shift and zoom about the centre.
 
-    What comes into view from beyond the border is the nearest pixel of the image.
+    One bilinear interpolation does this and the resized crop. Beyond the border is the nearest
+    pixel of the image.
     """
 
     probability: Probability = 1.0
@@ -77,12 +81,12 @@ class ImageBlurSettings(Settings):
     sigma_pixels: Annotated[Pair, Span(gt=0.0, le=10.0)] = (0.1, 2.0)
     """Standard deviation of the Gaussian."""
     radius_pixels: int | None = Field(None, ge=1, le=40)
-    """Pixels at which the Gaussian is cut, for published settings that state the size of a kernel (2r + 1 pixels);
-    None: four standard deviations."""
+    """Pixels at which the Gaussian is cut, for published settings that state the size of a kernel
+    (2r + 1 pixels); None: four standard deviations."""
 
 
 class ImageAugmentSettings(Replaceable):
-    """Choose what turns a natural image into a view: the operations below, in this order.
+    """Choose the operations that turn a natural image into a view, in the order below.
 
     An operation that is null is off. The defaults are those of SupCon on CIFAR (Khosla et al.,
     2020), which SINCERE and others after it keep.

@@ -48,7 +48,7 @@ def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
     """Count the images of a table in each split, and in the last row all of them."""
     parts = {}
     if "split" in table and table["split"].notna().any():
-        by_split = {str(name): part for name, part in table.groupby("split")}
+        by_split = {str(name): images for name, images in table.groupby("split")}
         for name in dict.fromkeys([*SPLITS, *by_split]):
             if name in by_split:
                 parts[name] = by_split[name]

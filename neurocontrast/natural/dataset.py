@@ -24,6 +24,16 @@ class ImageDataset(InPlaceDataset):
     ----------
     cohort : Cohort
         Table of images.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from neurocontrast import prepare_images
+    >>> from neurocontrast.data import read_cohort
+    >>> from neurocontrast.natural import ImageDataset
+    >>> table = prepare_images(tempfile.mkdtemp() + "/digits", n_train=20, size=16, progress=False)
+    >>> ImageDataset(read_cohort(table))[0]["image"].shape
+    torch.Size([3, 16, 16])
     """
 
     def __init__(self, cohort: Cohort) -> None:

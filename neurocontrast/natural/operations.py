@@ -1,4 +1,4 @@
-"""Operations on images ``x_BCHW`` (float32 in [0, 1], RGB), given a parameter for each; nothing random.
+"""Operations on images ``x_BCHW`` (float32 in [0, 1], RGB), with a parameter for each image.
 
 Interpolation, luma, brightness and saturation are Kornia's. Three operations are not, so that a
 view is the same, bit for bit, in any batch (``benchmarks/image_views.py``): Kornia's contrast takes
@@ -24,31 +24,29 @@ _FIXED_POINT = 2.0**24
 
 
 def warp(x_BCHW: Tensor, corners: np.ndarray, sizes: np.ndarray, back: np.ndarray) -> Tensor:
-    """Return the images moved, then cropped and resized, in one bilinear interpolation.
+    """Move images, then crop and resize them, in one bilinear interpolation.
 
     Boxes have `corners` and `sizes` (b, 2) in rows and columns; `back` (b, 2, 3) leads from (row,
     column, 1) of the moved image to (row, column) of the image.
     """
     size = np.array(x_BCHW.shape[2:])
-    # Places in the moved image of the pixels of a resized box; the first pixel is 0.
-    inside = [
-        (np.arange(side) + 0.5) * (sizes[:, axis, None] / side) - 0.5
-        for axis, side in enumerate(size)
-    ]
-    rows, columns = (
-        corners[:, axis, None] + np.clip(places, 0.0, sizes[:, axis, None] - 1.0)
-        for axis, places in enumerate(inside)
-    )
-    y, x = (
-        back[:, axis, 0, None, None] * rows[:, :, None]
-        + back[:, axis, 1, None, None] * columns[:, None, :]
-        + back[:, axis, 2, None, None]
-        for axis in (0, 1)
-    )
-    places = (torch.from_numpy(each.astype(np.float32)).to(x_BCHW.device) for each in (x, y))
-    warped: Tensor = remap(
-        x_BCHW, *places, mode="bilinear", padding_mode="border", align_corners=True
-    )
+    # Positions of a resized box's pixels along each axis of the moved image; the first is 0.
+    in_moved = []
+    for axis, side in enumerate(size):
+        extent = sizes[:, axis, None]
+        in_box = (np.arange(side) + 0.5) * (extent / side) - 0.5
+        in_moved.append(corners[:, axis, None] + np.clip(in_box, 0.0, extent - 1.0))
+    rows, columns = in_moved
+    in_image = []
+    for axis in (0, 1):
+        position = (
+            back[:, axis, 0, None, None] * rows[:, :, None]
+            + back[:, axis, 1, None, None] * columns[:, None, :]
+            + back[:, axis, 2, None, None]
+        )
+        in_image.append(torch.from_numpy(position.astype(np.float32)).to(x_BCHW.device))
+    y, x = in_image
+    warped: Tensor = remap(x_BCHW, x, y, mode="bilinear", padding_mode="border", align_corners=True)
     return warped
 
 
@@ -59,7 +57,10 @@ def to_gray(x_BCHW: Tensor) -> Tensor:
 
 
 def adjust_contrast(x_BCHW: Tensor, factor: Tensor) -> Tensor:
-    """Return images and their mean luma, mixed with weights `factor` and 1 − `factor`; as ``ImageEnhance.Contrast``."""
+    """Mix images and their mean luma with weights `factor` and 1 − `factor`.
+
+    As Pillow's ``ImageEnhance.Contrast``.
+    """
     luma = rgb_to_grayscale(x_BCHW)
     # A sum of whole numbers is the same in any order: on any device, by any number of threads, in
     # any batch.
@@ -70,11 +71,11 @@ def adjust_contrast(x_BCHW: Tensor, factor: Tensor) -> Tensor:
 
 
 def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
-    """Return the images with every colour's hue moved by `turns` (b,) around the circle; as torchvision's.
+    """Move the hue of every colour by `turns` (b,) around the circle, as torchvision does.
 
-    In HSV with hue h in sixths of a turn, chroma c and value v, a channel is v − c·max(0, min(k, 4
-    − k, 1)) with k = (n + h) mod 6 and n = 5, 3, 1 for red, green, blue; so that saturation is
-    never needed.
+    In HSV with hue h in sixths of a turn, chroma c and value v, a channel is
+    v − c·max(0, min(k, 4 − k, 1)) with k = (n + h) mod 6 and n = 5, 3, 1 for red, green, blue; so
+    that saturation is never needed.
     """
     value = x_BCHW.amax(1, keepdim=True)
     low = x_BCHW.amin(1, keepdim=True)
@@ -89,11 +90,8 @@ def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
     hue += (2.0 * divisor).add_(blue - red).mul_(is_green)
     hue += (4.0 * divisor).add_(red - green).mul_(is_blue)
     hue.div_(divisor)
-    place = (
-        torch.tensor([5.0, 3.0, 1.0], device=x_BCHW.device)[:, None, None]
-        + 6.0 * turns[:, None, None, None]
-    )
-    k = hue + place
+    n = torch.tensor([5.0, 3.0, 1.0], device=x_BCHW.device)[:, None, None]
+    k = hue + (n + 6.0 * turns[:, None, None, None])
     k.sub_((k / 6.0).floor_().mul_(6.0))
     k = torch.minimum(k, 4.0 - k).clamp_(0.0, 1.0)
     return (value - k.mul_(chroma)).clamp_(0.0, 1.0)
@@ -102,20 +100,21 @@ def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
 def blur(
     x_BCHW: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None, largest: float
 ) -> Tensor:
-    """Return the images under Gaussians cut at `radius_pixels`, or at four σ; beyond the border they are reflected.
+    """Blur images by Gaussians cut at `radius_pixels`, or at four σ, reflected at the border.
 
     At four σ as ``scipy.ndimage.gaussian_filter(mode="mirror")``. No σ may be above `largest`.
     """
-    radius = math.floor(_TRUNCATE * largest + 0.5) if radius_pixels is None else radius_pixels
+    reach: int | np.ndarray
+    if radius_pixels is None:
+        radius = math.floor(_TRUNCATE * largest + 0.5)
+        reach = np.floor(_TRUNCATE * sigma_pixels + 0.5)[:, None]
+    else:
+        radius = radius_pixels
+        reach = radius_pixels
     radius = min(radius, min(x_BCHW.shape[2:]) - 1)
     if radius == 0:
         return x_BCHW
     offsets = np.arange(-radius, radius + 1)
-    reach = (
-        np.floor(_TRUNCATE * sigma_pixels + 0.5)[:, None]
-        if radius_pixels is None
-        else radius_pixels
-    )
     weights = np.exp(-0.5 * (offsets / sigma_pixels[:, None]) ** 2) * (np.abs(offsets) <= reach)
     weights /= weights.sum(axis=1, keepdims=True)
     weight = torch.from_numpy(weights.astype(np.float32)).to(x_BCHW.device)[:, :, None, None, None]

@@ -1,4 +1,4 @@
-"""A prepared data set: which picture is in which row and split, and the store, the table and the record on disk."""
+"""Prepared data sets: the row and split of each picture, and store, table and record on disk."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.documents.environment import Environment
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of_file, write_json, write_table
-from neurocontrast.natural.pictures import (
-    ARCHIVE_ENDINGS,
+from neurocontrast.natural.archives import ARCHIVE_ENDINGS, FileSet, open_files
+from neurocontrast.natural.formats import (
     Pictures,
-    Pixels,
-    open_files,
-    paint,
     read_cifar,
     read_class_folders,
     read_digits,
     read_mnist,
-    scale,
 )
+from neurocontrast.natural.pictures import Pixels, paint, scale
 from neurocontrast.natural.record import ImagesChoice, ImagesOrigin, ImagesRecord
 from neurocontrast.natural.settings import SPLITS, ImagesSettings
 from neurocontrast.natural.store import (
@@ -63,18 +60,24 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
         return
     if settings.source is None:
         raise ConfigError(
-            f"images.source: missing. Dataset '{settings.dataset}' needs the folder or archive that holds its files."
+            f"images.source: missing. Dataset '{settings.dataset}' needs the folder or archive "
+            "that holds its files."
         )
     with open_files(settings.source.expanduser(), scratch=folder) as files:
-        if settings.dataset == "folder":
-            pictures = read_class_folders(files)
-        else:
-            read = read_cifar if settings.dataset.startswith("cifar") else read_mnist
-            pictures = read(settings.dataset, files)
-        _write(pictures, settings, folder, progress)
+        _write(_read_pictures(settings.dataset, files), settings, folder, progress)
+
+
+def _read_pictures(dataset: str, files: FileSet) -> Pictures:
+    """Return the pictures of a source by the format of the data set."""
+    if dataset == "folder":
+        return read_class_folders(files)
+    if dataset.startswith("cifar"):
+        return read_cifar(dataset, files)
+    return read_mnist(dataset, files)
 
 
 def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress: Progress) -> None:
+    """Write store, table and record of pictures into a folder."""
     name = _name(settings)
     plan = plan_images(pictures, settings, name=name)
     store = _write_store(pictures, plan, settings, folder, progress)
@@ -83,13 +86,12 @@ def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress:
     copies = doubt_about_copies(iter(store.array), list(plan.table["participant_id"]), splits)
     if "of another split" in copies:
         progress.warning(copies)
-    write_json(
-        folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin).content()
-    )
+    record = _record(settings, name, store, plan.table, pictures.origin)
+    write_json(folder / RECORD_NAME, record.content())
 
 
 def _name(settings: ImagesSettings) -> str:
-    """Return what all identifiers begin with."""
+    """Return the beginning of all identifiers."""
     if settings.name is not None:
         return settings.name
     if settings.dataset != "folder" or settings.source is None:
@@ -103,22 +105,18 @@ def _name(settings: ImagesSettings) -> str:
 def _write_store(
     pictures: Pictures, plan: Plan, settings: ImagesSettings, folder: Path, progress: Progress
 ) -> ImageStore:
-    """Write the images of a table; those that cannot be read, or are of another size than the first, are one error."""
-    size = (settings.size, settings.size) if isinstance(settings.size, int) else settings.size
-    files = plan.table["file"] if "file" in plan.table else plan.table["path"]
-    names = [
-        f"{participant} ({file})"
-        for participant, file in zip(plan.table["participant_id"], files, strict=True)
-    ]
+    """Write the images of a table into a store.
+
+    Images that cannot be read, or are of another size than the first, are one error.
+    """
+    names = _names_in_messages(plan.table)
     problems = Problems("images")
 
     def readable() -> Iterator[tuple[str, Pixels]]:
-        """Give every image that can be read with its name; all others become problems."""
+        """Give each image that can be read with its name; make problems of the others."""
         for row, name in enumerate(names):
             try:
-                image = pictures.read(int(plan.rows[row]))
-                image = image if size is None else scale(image, size)
-                yield name, image if plan.colours is None else paint(image, plan.colours[row])
+                yield name, _read_image(pictures, plan, row, settings)
             except DataError as error:
                 problems.add(str(error), name=name)
 
@@ -129,22 +127,52 @@ def _write_store(
     problems.found.clear()
 
     def images() -> Iterator[Pixels]:
+        """Give each image of the first one's size; raise for all others in the end."""
         for name, image in readable():
             task.advance()
             if image.shape == shape:
                 yield image
                 continue
             problems.hint(
-                "All images need one size: images.size=64, for instance, scales and crops them to it."
+                "All images need one size: images.size=64, for instance, scales and crops them to "
+                "it."
             )
-            found_size, first_size = (
-                f"{height}×{width}" for _, height, width in (image.shape, shape)
+            problems.add(
+                f"{_size_text(image.shape)} pixels, and the first has {_size_text(shape)}",
+                name=name,
             )
-            problems.add(f"{found_size} pixels, and the first has {first_size}", name=name)
         problems.raise_if_any()
 
     with progress.task("decoding", len(names), "images") as task:
         return write_store(folder, images(), n_images=len(names), shape=shape)
+
+
+def _names_in_messages(table: pd.DataFrame) -> list[str]:
+    """Return the identifier of each image with its file."""
+    column = "path"
+    if "file" in table:
+        column = "file"
+    identified = zip(table["participant_id"], table[column], strict=True)
+    return [f"{participant} ({file})" for participant, file in identified]
+
+
+def _read_image(pictures: Pictures, plan: Plan, row: int, settings: ImagesSettings) -> Pixels:
+    """Return the image of a row, scaled and laid on its background."""
+    image = pictures.read(int(plan.rows[row]))
+    size = settings.size
+    if isinstance(size, int):
+        size = (size, size)
+    if size is not None:
+        image = scale(image, size)
+    if plan.colours is not None:
+        image = paint(image, plan.colours[row])
+    return image
+
+
+def _size_text(shape: Sequence[int]) -> str:
+    """Return height and width for messages: "32×32"."""
+    _, height, width = shape
+    return f"{height}×{width}"
 
 
 def _record(
@@ -195,55 +223,69 @@ def _count_classes(table: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Number of the picture of each row, the table, and the colour (n, 3) behind each picture or None."""
+    """Table of a prepared data set, with the picture of each row."""
 
     rows: npt.NDArray[np.int64]
+    """Number of the picture of each row."""
     table: pd.DataFrame
     colours: npt.NDArray[np.uint8] | None
+    """Colour (n, 3) behind each picture; None for pictures as they are."""
 
 
 def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> Plan:
-    """Choose rows and splits, and fill the table, in the order train, validation, test, each in that of the source.
+    """Choose rows and splits, and fill the table.
 
-    An identifier counts the pictures of the source's own split, and depends on no other choice.
+    Rows are in the order train, validation, test, each in that of the source. An identifier counts
+    the pictures of the source's own split, and depends on no other choice.
     """
-    own = pd.Series(["image"] * len(pictures) if pictures.splits is None else list(pictures.splits))
-    width = max(5, len(str(len(pictures) - 1)))
-    ids = [
-        f"{name}-{split}-{n:0{width}d}"
-        for split, n in zip(own, own.groupby(own).cumcount(), strict=True)
-    ]
-    parts = divide(ids, pictures.labels, pictures.splits, settings)
+    ids = _identifiers(pictures, name)
+    splits = divide(ids, pictures.labels, pictures.splits, settings)
     columns: dict[str, Sequence[str]] = {
         "participant_id": ids,
-        "split": parts,
+        "split": splits,
         "label": pictures.labels,
         **pictures.columns,
     }
+    order = np.concatenate([np.flatnonzero(np.array(splits) == split) for split in SPLITS])
+    colours = None
     if settings.background:
-        colours = draw_backgrounds(ids, sd=settings.background_sd, seed=settings.seed)
+        drawn = draw_backgrounds(ids, sd=settings.background_sd, seed=settings.seed)
         for channel, column in enumerate(BACKGROUND_COLUMNS):
-            columns[column] = [f"{value / 255:.6f}" for value in colours[:, channel].tolist()]
+            columns[column] = [f"{value / 255:.6f}" for value in drawn[:, channel].tolist()]
+        colours = drawn[order]
     if pictures.has_file_names:
         columns["file"] = pictures.files
-    order = np.concatenate([np.flatnonzero(np.array(parts) == part) for part in SPLITS])
     table = pd.DataFrame(columns, dtype=object).iloc[order].reset_index(drop=True)
     table.insert(1, "path", [f"{STORE_NAME}#{number}" for number in range(len(table))])
-    return Plan(order, table, colours[order] if settings.background else None)
+    return Plan(order, table, colours)
+
+
+def _identifiers(pictures: Pictures, name: str) -> list[str]:
+    """Return the identifier of each picture: its split in the source, and its number there."""
+    splits = pd.Series(["image"] * len(pictures))
+    if pictures.splits is not None:
+        splits = pd.Series(list(pictures.splits))
+    width = max(5, len(str(len(pictures) - 1)))
+    numbers = splits.groupby(splits).cumcount()
+    ids = []
+    for split, number in zip(splits, numbers, strict=True):
+        ids.append(f"{name}-{split}-{number:0{width}d}")
+    return ids
 
 
 def stratified_order(
     names: Sequence[str], labels: Sequence[str], *, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Return positions in an order whose first m are a stratified sample, and part of every larger one.
+    """Return positions in an order whose first m are a stratified sample, for every m.
 
-    Within a class images are in the order of a number drawn from (seed, name), and thus depend on
-    no other image; the k-th of a class of n comes at (k - ½)/n.
+    A sample is part of every larger one. Within a class images are in the order of a number drawn
+    from (seed, name), and thus depend on no other image; the k-th of a class of n comes at
+    (k - ½)/n.
     """
     keys = pd.Series([derive_seed("image order", seed, name) for name in names], dtype=np.int64)
     of_class = keys.groupby(np.asarray(labels, dtype=object).astype(str))
-    place = (of_class.rank(method="first") - 0.5) / of_class.transform("size")
-    return np.lexsort((keys, place))
+    quantiles = (of_class.rank(method="first") - 0.5) / of_class.transform("size")
+    return np.lexsort((keys, quantiles))
 
 
 def divide(
@@ -258,47 +300,56 @@ def divide(
     it; where there is no ``validation``, that fraction of the rest. Of each split as many images
     are kept as the settings say.
     """
-    chosen = np.array(["train"] * len(names) if splits is None else list(splits), dtype=object)
+    chosen = np.array(["train"] * len(names), dtype=object)
+    if splits is not None:
+        chosen = np.array(list(splits), dtype=object)
 
-    def ordered(part: str) -> npt.NDArray[np.int64]:
-        rows = np.flatnonzero(chosen == part)
-        order = stratified_order(
-            *([each[int(row)] for row in rows] for each in (names, labels)), seed=settings.seed
-        )
-        return rows[order]
+    def ordered(split: str) -> npt.NDArray[np.int64]:
+        """Return the rows of a split, in an order whose every beginning is stratified."""
+        rows = np.flatnonzero(chosen == split)
+        names_of_split = [names[row] for row in rows.tolist()]
+        labels_of_split = [labels[row] for row in rows.tolist()]
+        return rows[stratified_order(names_of_split, labels_of_split, seed=settings.seed)]
 
-    for part, fraction in (
-        ("test", settings.test_fraction),
-        ("validation", settings.validation_fraction),
-    ):
-        if part not in chosen:
+    fractions = {"test": settings.test_fraction, "validation": settings.validation_fraction}
+    for split, fraction in fractions.items():
+        if split not in chosen:
             pool = ordered("train")
-            chosen[pool[: round(fraction * len(pool))]] = part
-    for part in SPLITS:
-        n_kept = getattr(settings, f"n_{part}")
-        pool = ordered(part)
-        if n_kept is not None and n_kept > len(pool):
-            made = (
-                ""
-                if part == "train"
-                else f" Raise images.{part}_fraction where the source has no such split."
-            )
-            raise DataError(
-                f"n_{part}: {n_kept:,} images are to be kept and the split has {len(pool):,}.{made}"
-            )
-        if n_kept is not None:
-            chosen[pool[n_kept:]] = ""
+            chosen[pool[: round(fraction * len(pool))]] = split
+    n_kept_of = {
+        "train": settings.n_train,
+        "validation": settings.n_validation,
+        "test": settings.n_test,
+    }
+    for split, n_kept in n_kept_of.items():
+        if n_kept is None:
+            continue
+        pool = ordered(split)
+        _check_enough(split, n_kept, len(pool))
+        chosen[pool[n_kept:]] = ""
     if "train" not in chosen:
         raise DataError("no image is left for training.")
     return chosen.tolist()
 
 
-def draw_backgrounds(names: Sequence[str], *, sd: float, seed: int) -> npt.NDArray[np.uint8]:
-    """Draw a colour (red, green, blue) for each image, from (seed, name) alone: a subset has the colours of the whole.
+def _check_enough(split: str, n_kept: int, n_images: int) -> None:
+    """Refuse to keep more images of a split than there are."""
+    if n_kept <= n_images:
+        return
+    remedy = ""
+    if split != "train":
+        remedy = f" Raise images.{split}_fraction where the source has no such split."
+    raise DataError(
+        f"n_{split}: {n_kept:,} images are to be kept and the split has {n_images:,}.{remedy}"
+    )
 
-    As ColorMNIST's released code (Tsai et al., ICLR 2022, section 4.2): one of ten colours for each
-    image, of any class, plus normal noise in each channel, rounded towards zero and clipped to
-    0-255.
+
+def draw_backgrounds(names: Sequence[str], *, sd: float, seed: int) -> npt.NDArray[np.uint8]:
+    """Draw a colour (red, green, blue) for each image, from (seed, name) alone.
+
+    An image of a subset has the colour of the whole. As ColorMNIST's released code (Tsai et al.,
+    ICLR 2022, section 4.2): one of ten colours for each image, of any class, plus normal noise in
+    each channel, rounded towards zero and clipped to 0-255.
     """
     colours = np.empty((len(names), 3), dtype=np.uint8)
     for row, name in enumerate(names):

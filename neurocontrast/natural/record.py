@@ -1,4 +1,4 @@
-"""``images.json``, which `images` writes beside a store of natural images."""
+"""The record ``images.json``, which `images` writes beside a store of natural images."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
 
 
 def _read_record(path: Path) -> ImagesRecord:
-    """Read ``images.json``; empty where it is absent or damaged."""
+    """Read ``images.json``; return an empty record for an absent or damaged file."""
     try:
         return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
     except DataError:

@@ -119,8 +119,8 @@ class NaturalImages(Source):
         if self.contract_ is not None and tuple(images.image_shape) != self.contract_.shape:
             raise DataError(
                 f"{cohort.source.name}: these images have {_size_text(images.image_shape)} pixels, "
-                f"and the run was trained on {_size_text(self.contract_.shape)}. Prepare them in that "
-                "size (images.size)."
+                f"and the run was trained on {_size_text(self.contract_.shape)}. Prepare them in "
+                "that size (images.size)."
             )
         return images
 

@@ -128,7 +128,7 @@ class Located:
         self._problems: dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """Find an image, and return why the image cannot be used; "" where it can."""
+        """Find an image, and return why the image cannot be used; "" for a usable image."""
         file, _, index = path.rpartition("#")
         if file not in self._numbers and file not in self._problems:
             self._open(file)
@@ -158,15 +158,22 @@ class Located:
         """Find all images; make problems of unusable paths, and of sizes that differ."""
         located = cls()
         for path, name in zip(paths, names, strict=True):
-            problem = located.add(path) if is_image_path(path) else _not_of_a_store(path)
-            if not problem:
-                problem = located._problem_of_size()
+            problem = located._problem_of(path)
             if problem:
                 problems.add(problem, column="path", name=name)
         return located
 
+    def _problem_of(self, path: str) -> str:
+        """Find an image of a cohort, and return why the image cannot be used; "" for none."""
+        if not is_image_path(path):
+            return (
+                f"found {shown(path, 200)}; an image of a store is named like 'images.npy#17'; a "
+                "scan needs data.kind: volumes"
+            )
+        return self.add(path) or self._problem_of_size()
+
     def _problem_of_size(self) -> str:
-        """Say that the last image has another size than the first store; "" where it has not."""
+        """Say that the last image has another size than the first store; "" for the same size."""
         first = self.stores[0]
         last = self.stores[self.store_of[-1]]
         if first.shape == last.shape:
@@ -180,14 +187,6 @@ class Located:
         """Give the pixels of each image."""
         for number, index in zip(self.store_of, self.index_of, strict=True):
             yield self.stores[number].array[index]
-
-
-def _not_of_a_store(path: str) -> str:
-    """Say that a path does not name an image of a store."""
-    return (
-        f"found {shown(path, 200)}; an image of a store is named like 'images.npy#17'; a scan "
-        "needs data.kind: volumes"
-    )
 
 
 def new_finder() -> Callable[[str], str]:

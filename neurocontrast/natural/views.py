@@ -1,4 +1,4 @@
-"""Random views of natural images, of a whole batch at once: every number is keyed by the image's seed."""
+"""Random views of natural images, of a whole batch at once, drawn from the seed of each image."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from neurocontrast.natural.augment import (
     ColourJitterSettings,
     ImageAffineSettings,
     ImageAugmentSettings,
+    ImageBlurSettings,
     ResizedCropSettings,
 )
 from neurocontrast.seeds import derive_uniforms
@@ -67,7 +68,7 @@ class RandImageViewd(RandBatchTransform):
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image (b, 3, H, W), drawn from its seed, as a new float32 tensor in [0, 1]."""
+        """Return a view of each image (b, 3, H, W) by its seed, as new float32 in [0, 1]."""
         from neurocontrast.natural import operations
 
         _check(images, len(seeds))
@@ -77,42 +78,51 @@ class RandImageViewd(RandBatchTransform):
         if images.dtype == torch.uint8:
             x_BCHW = x_BCHW.div_(255.0)
 
-        def chosen(applied: np.ndarray, changed: Tensor) -> Tensor:
-            return changed.where(
-                torch.from_numpy(applied).to(changed.device)[:, None, None, None], x_BCHW
-            )
-
         if settings.affine or settings.crop:
             back = draw_affine(settings.affine, seeds, size)
-            x_BCHW = operations.warp(x_BCHW, *draw_boxes(settings.crop, seeds, size), back)
+            corners, sizes = draw_boxes(settings.crop, seeds, size)
+            x_BCHW = operations.warp(x_BCHW, corners, sizes, back)
         if settings.flip:
-            x_BCHW = chosen(
-                _drawn("flip", seeds, 1)[:, 0] < settings.flip.probability, x_BCHW.flip(3)
-            )
+            applied = _drawn("flip", seeds, 1)[:, 0] < settings.flip.probability
+            x_BCHW = _where(applied, x_BCHW.flip(3), x_BCHW)
         if settings.colour_jitter:
             x_BCHW = _jittered(x_BCHW, *draw_jitter(settings.colour_jitter, seeds))
         if settings.grayscale:
             applied = _drawn("grayscale", seeds, 1)[:, 0] < settings.grayscale.probability
-            x_BCHW = chosen(applied, operations.to_gray(x_BCHW))
+            x_BCHW = _where(applied, operations.to_gray(x_BCHW), x_BCHW)
         if settings.blur:
-            u = _drawn("blur", seeds, 2)
-            blur = settings.blur
-            sigma = _between(blur.sigma_pixels, u[:, 1])
-            largest = blur.sigma_pixels[1]
-            kernel: dict[str, Any] = {"radius_pixels": blur.radius_pixels, "largest": largest}
-            x_BCHW = chosen(
-                u[:, 0] < blur.probability, operations.blur(x_BCHW, sigma_pixels=sigma, **kernel)
-            )
+            x_BCHW = _blurred(x_BCHW, settings.blur, seeds)
         # Interpolation and blur may leave the range by rounding.
         return x_BCHW.clamp_(0.0, 1.0)
 
 
 def _drawn(operation: str, seeds: Sequence[int] | np.ndarray, n_numbers: int) -> np.ndarray:
-    """Draw numbers (n_seeds, n_numbers) from 0 to 1: an operation's own, so that another's leave them as they are."""
+    """Draw numbers (n_seeds, n_numbers) from 0 to 1, whatever other operations draw."""
     return derive_uniforms("image view", operation, samples=seeds, n_numbers=n_numbers)
 
 
+def _where(applied: np.ndarray, changed: Tensor, unchanged: Tensor) -> Tensor:
+    """Return the changed image where an operation is applied, and the unchanged one elsewhere."""
+    is_applied = torch.from_numpy(applied).to(changed.device)
+    return changed.where(is_applied[:, None, None, None], unchanged)
+
+
+def _blurred(x_BCHW: Tensor, settings: ImageBlurSettings, seeds: Sequence[int]) -> Tensor:
+    """Blur some of the images."""
+    from neurocontrast.natural import operations
+
+    u = _drawn("blur", seeds, 2)
+    blurred = operations.blur(
+        x_BCHW,
+        sigma_pixels=_between(settings.sigma_pixels, u[:, 1]),
+        radius_pixels=settings.radius_pixels,
+        largest=settings.sigma_pixels[1],
+    )
+    return _where(u[:, 0] < settings.probability, blurred, x_BCHW)
+
+
 def _between(limits: Any, position: np.ndarray) -> Any:
+    """Return the value at a position from 0 to 1 between two limits."""
     low, high = limits
     return low + (high - low) * position
 
@@ -120,14 +130,15 @@ def _between(limits: Any, position: np.ndarray) -> Any:
 def draw_boxes(
     settings: ResizedCropSettings | None, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw corners and sizes (n, 2) of boxes; the whole image where an image of `size` is not cropped.
+    """Draw corners and sizes (n, 2) of boxes in images of `size`.
 
-    As torchvision's: of ten boxes, the first that fits; else the largest in the middle that the
-    ratio allows.
+    The box is the whole image where an image is not cropped. As torchvision's: of ten boxes, the
+    first that fits; else the largest in the middle that the ratio allows.
     """
-    whole = np.zeros((len(seeds), 2), dtype=np.int64), np.tile(np.array(size), (len(seeds), 1))
+    whole_corners = np.zeros((len(seeds), 2), dtype=np.int64)
+    whole_sizes = np.tile(np.array(size), (len(seeds), 1))
     if settings is None:
-        return whole
+        return whole_corners, whole_sizes
     u = _drawn("crop", seeds, 3 + 2 * _N_TRIES)
     tries = u[:, 3:].reshape(-1, _N_TRIES, 2)
     area = _between(settings.scale, tries[..., 0]) * (size[0] * size[1])
@@ -135,24 +146,30 @@ def draw_boxes(
     boxes = np.rint(np.sqrt(np.stack([area / ratio, area * ratio], axis=-1))).astype(np.int64)
     fits = ((boxes >= 1) & (boxes <= size)).all(axis=-1)
     sizes = boxes[np.arange(len(boxes)), np.argmax(fits, axis=1)]
-    sizes[~fits.any(axis=1)] = _largest_box(settings.ratio, size)
+    none_fits = ~fits.any(axis=1)
+    largest = _largest_box(settings.ratio, size)
+    sizes[none_fits] = largest
     corners = np.floor(u[:, 1:3] * (np.array(size) - sizes + 1)).astype(np.int64)
-    corners[~fits.any(axis=1)] = (np.array(size) - _largest_box(settings.ratio, size)) // 2
+    corners[none_fits] = (np.array(size) - largest) // 2
     applied = u[:, :1] < settings.probability
-    return np.where(applied, corners, whole[0]), np.where(applied, sizes, whole[1])
+    return np.where(applied, corners, whole_corners), np.where(applied, sizes, whole_sizes)
 
 
 def _largest_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[int, int]:
+    """Return height and width of the largest box that a ratio of width to height allows."""
     height, width = size
-    return min(height, max(1, round(width / ratio[0]))), min(
-        width, max(1, round(height * ratio[1]))
-    )
+    tallest = max(1, round(width / ratio[0]))
+    widest = max(1, round(height * ratio[1]))
+    return min(height, tallest), min(width, widest)
 
 
 def draw_affine(
     settings: ImageAffineSettings | None, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]
 ) -> np.ndarray:
-    """Draw matrices (n, 2, 3) from a view's (row, column, 1) to the (row, column) of an image of `size`."""
+    """Draw matrices (n, 2, 3) from (row, column, 1) of a view to (row, column) of its image.
+
+    Images have `size` pixels.
+    """
     still = np.tile(np.eye(2, 3), (len(seeds), 1, 1))
     if settings is None:
         return still
@@ -164,10 +181,8 @@ def draw_affine(
     cosine = np.cos(angle)
     # Rows grow downwards, so a turn that one sees as counterclockwise takes (row, column) to
     # (cos·row − sin·column, sin·row + cos·column).
-    linear = (
-        np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], axis=1)
-        / zoom[:, None, None]
-    )
+    rotation = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], axis=1)
+    linear = rotation / zoom[:, None, None]
     centre = (np.array(size) - 1.0) / 2.0
     offset = centre - np.einsum("nij,nj->ni", linear, centre + translation)
     moved = np.concatenate([linear, offset[:, :, None]], axis=2)
@@ -177,7 +192,11 @@ def draw_affine(
 def draw_jitter(
     settings: ColourJitterSettings, seeds: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw whether colours change (n,), the factor of each step and the turn of the hue (n, 4), and their order."""
+    """Draw which images change colours (n,), and the four steps of the change.
+
+    The second array (n, 4) has the factor of each step, and the turn of the hue; the third their
+    order.
+    """
     u = _drawn("colour_jitter", seeds, 6)
     strengths = np.array([settings.brightness, settings.contrast, settings.saturation])
     factors = _between((np.maximum(0.0, 1.0 - strengths), 1.0 + strengths), u[:, 1:4])
@@ -189,7 +208,10 @@ def draw_jitter(
 def _jittered(
     x_BCHW: Tensor, applied: np.ndarray, factors: np.ndarray, order: np.ndarray
 ) -> Tensor:
-    """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
+    """Change colours, each image's in its own order.
+
+    At every turn, all images that take the same step take that step together.
+    """
     from neurocontrast.natural.operations import COLOUR_OPERATIONS
 
     for turn, (step, change) in itertools.product(range(4), enumerate(COLOUR_OPERATIONS)):
@@ -202,20 +224,22 @@ def _jittered(
 
 
 def _check(images: Tensor, n_seeds: int) -> None:
+    """Refuse a batch of another shape, type or range than images have."""
     if images.ndim != 4 or images.shape[1] != 3 or n_seeds != images.shape[0]:
         raise DataError(
-            "Views of images need images of shape (batch, 3, height, width) and one seed for each image. "
-            f"Got images of shape {tuple(images.shape)} and {n_seeds} seeds."
+            "Views of images need images of shape (batch, 3, height, width) and one seed for each "
+            f"image. Got images of shape {tuple(images.shape)} and {n_seeds} seeds."
         )
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise DataError(
-            f"Views of images need uint8 images (0 to 255) or floating-point ones (0 to 1). Got {images.dtype}. "
-            "Convert them, for instance with images.to(torch.uint8)."
+            "Views of images need uint8 images (0 to 255) or floating-point ones (0 to 1). Got "
+            f"{images.dtype}. Convert them, for instance with images.to(torch.uint8)."
         )
     if images.is_floating_point() and images.numel():
         low, high = map(float, torch.aminmax(images))
         if not (low >= 0.0 and high <= 1.0):
             raise DataError(
-                f"Floating-point images must lie between 0 and 1. Got values from {low:g} to {high:g}. "
-                "Divide them by 255 if they came from 8-bit images, and standardise after making views."
+                f"Floating-point images must lie between 0 and 1. Got values from {low:g} to "
+                f"{high:g}. Divide them by 255 if they came from 8-bit images, and standardise "
+                "after making views."
             )

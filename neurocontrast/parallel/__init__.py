@@ -1,1 +1,1 @@
-"""Work of several processes: workers for files, devices, and the processes that train one network together."""
+"""Workers for many files, devices, and the processes that train one network together."""

@@ -1,8 +1,8 @@
-"""Samples and sums of the whole batch of a distributed run, and what its processes share.
+"""Gather samples and sums over the processes of a distributed run, and divide batches among them.
 
 Every process returns the loss of the whole batch, and collectives are differentiated as the
 gradient of the *sum over processes* of these losses. After the mean over processes that PyTorch's
-DDP takes, parameter gradients equal those of one process on the concatenated batch.
+DDP takes, parameter gradients equal the gradients of one process on the concatenated batch.
 """
 
 import json
@@ -22,7 +22,7 @@ _local = ContextVar("local", default=False)
 
 @contextmanager
 def on_this_process_only() -> Iterator[None]:
-    """Compute on this process's batch alone, where not every process takes part."""
+    """Compute losses on this process's batch alone, where not all processes take part."""
     token = _local.set(True)
     try:
         yield
@@ -31,7 +31,7 @@ def on_this_process_only() -> Iterator[None]:
 
 
 def is_distributed() -> bool:
-    """Say whether losses and batch statistics are those of several processes' batches."""
+    """Tell whether losses and batch statistics are computed over several processes' batches."""
     return (
         dist.is_available()
         and dist.is_initialized()
@@ -41,7 +41,7 @@ def is_distributed() -> bool:
 
 
 def gather_sizes(n: int, device: torch.device) -> list[int]:
-    """Return every process's batch size; the only thing read back from an accelerator, and only when distributed."""
+    """Return every process's batch size; nothing else is read back from an accelerator."""
     sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=device)
     sizes[dist.get_rank()] = n
     dist.all_reduce(sizes)
@@ -54,12 +54,10 @@ def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
 
 
 def of_all_processes(samples: Tensor) -> Tensor:
-    """Concatenate (n, …) tensors of all processes, as `gather_samples`; in one process the tensor itself."""
-    return (
-        gather_samples(samples, gather_sizes(len(samples), samples.device))
-        if is_distributed()
-        else samples
-    )
+    """Concatenate (n, …) tensors of all processes; return the tensor itself in a single process."""
+    if not is_distributed():
+        return samples
+    return gather_samples(samples, gather_sizes(len(samples), samples.device))
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
@@ -68,8 +66,10 @@ def sum_over_processes(values: Tensor) -> Tensor:
 
 
 def average_over_processes(gradients: Sequence[Tensor | None]) -> None:
-    """Replace gradients by their mean over processes, in place, for parameters that DDP does not know."""
-    for gradient in gradients if is_distributed() else ():
+    """Replace gradients by their mean over processes, in place, for parameters outside DDP."""
+    if not is_distributed():
+        return
+    for gradient in gradients:
         if gradient is not None:
             dist.all_reduce(gradient)
             gradient /= dist.get_world_size()
@@ -77,11 +77,13 @@ def average_over_processes(gradients: Sequence[Tensor | None]) -> None:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run, which exchange small things over the CPU by `group`, so that a GPU is not waited for."""
+    """Number of this process in a run, and exchange of small contents with the others."""
 
     rank: int = 0
     size: int = 1
+    """Number of processes."""
     group: Any = None
+    """Group that communicates over the CPU, not to wait for a GPU; None for one process."""
 
     @property
     def is_first(self) -> bool:
@@ -89,20 +91,30 @@ class Processes:
         return self.rank == 0
 
     def share(self, rows: Sequence[_Row]) -> list[_Row]:
-        """Return this process's contiguous part of a batch; the parts' sizes differ by at most one."""
-        first, last = (len(rows) * rank // self.size for rank in (self.rank, self.rank + 1))
+        """Return this process's contiguous rows of a batch; sizes differ by at most one."""
+        first = len(rows) * self.rank // self.size
+        last = len(rows) * (self.rank + 1) // self.size
         return list(rows[first:last])
 
     @contextmanager
     def divided(
         self, batches: Sequence[Sequence[int]], *, whole: bool = False
     ) -> Iterator[list[list[int]]]:
-        """Give this process's part of every batch; all rows where `whole` is set, or a batch is too small to share."""
+        """Give this process's rows of every batch, for losses over all processes.
+
+        Parameters
+        ----------
+        batches : sequence of sequence of int
+            Rows of each batch.
+        whole : bool
+            Give all rows to every process, whose losses are then computed alone; also done if a
+            batch has fewer rows than there are processes.
+        """
         if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
             with on_this_process_only():
                 yield list(map(list, batches))
         else:
-            yield [self.share(rows) for rows in batches]
+            yield list(map(self.share, batches))
 
     def largest(self, number: int) -> int:
         """Return the largest of the processes' numbers; every process must call."""
@@ -119,12 +131,14 @@ class Processes:
         """Return the first process's JSON-ready content; every process must call."""
         if self.size == 1:
             return content
-        text = json.dumps(content).encode() if self.is_first else b""
-        sent = torch.zeros(self.largest(len(text)), dtype=torch.uint8)
+        encoded = b""
         if self.is_first:
-            sent = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        dist.broadcast(sent, src=0, group=self.group)
-        return json.loads(sent.numpy().tobytes())
+            encoded = json.dumps(content).encode()
+        message = torch.zeros(self.largest(len(encoded)), dtype=torch.uint8)
+        if self.is_first:
+            message = torch.frombuffer(bytearray(encoded), dtype=torch.uint8)
+        dist.broadcast(message, src=0, group=self.group)
+        return json.loads(message.numpy().tobytes())
 
 
 class _Sum(torch.autograd.Function):
@@ -148,7 +162,10 @@ class _Gather(torch.autograd.Function):
         padded[: len(samples)] = samples
         received = [torch.empty_like(padded) for _ in sizes]
         dist.all_gather(received, padded)
-        return torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
+        of_processes = []
+        for batch, size in zip(received, sizes, strict=True):
+            of_processes.append(batch[:size])
+        return torch.cat(of_processes)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

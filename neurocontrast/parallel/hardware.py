@@ -1,4 +1,4 @@
-"""Devices, machines and precision that a training asks for."""
+"""Devices, machines and precision of a training, as a configuration asks for them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,16 +6,16 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Hardware:
-    """Devices and precision of a training, as the section ``training`` asks for them."""
+    """Devices, machines and precision of the section ``training``."""
 
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
     devices: int = 1
     """Processes on each machine."""
     num_nodes: int = 1
-    """Machines."""
+    """Number of machines."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
 
     @property
     def n_processes(self) -> int:
-        """Processes on all machines."""
+        """Number of processes on all machines."""
         return self.devices * self.num_nodes

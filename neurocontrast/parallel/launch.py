@@ -1,7 +1,7 @@
-"""Start or join the processes of one training or embedding, by Lightning Fabric, and let them speak as one.
+"""Start or join the processes of one training or embedding, by Lightning Fabric.
 
 The command line starts the processes of ``devices`` itself: Fabric runs the same command once more
-for each of the others. torchrun and srun start all of them.
+for each process after the first. torchrun and srun start all processes.
 """
 
 import ctypes
@@ -41,17 +41,17 @@ from neurocontrast.parallel.devices import (
 )
 from neurocontrast.parallel.hardware import Hardware
 
-# Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at
-# once.
 _PATIENCE = timedelta(days=7)
+"""Longest wait for the first process, which may preprocess a cohort; a death is noticed at once."""
 _DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 _LOST = (
-    "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
-    "perhaps for lack of memory. The last checkpoint, if there is one, is kept: continue with --resume."
+    "another process of this run has ended, and this one cannot go on alone. If it has not said "
+    "why, it was killed, perhaps for lack of memory. The last checkpoint, if there is one, is "
+    "kept: continue with --resume."
 )
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Engine:
 
 @contextmanager
 def joined(hardware: Hardware) -> Iterator[Engine]:
-    """Start or join the processes of a training, and leave them at its end; what one of them says, no other repeats.
+    """Start or join the processes of a training, and leave them at the end of the block.
 
-    `OtherProcessEnded` is raised in place of errors that another process shows, and of lost
-    connections.
+    An error is shown by one process: the others raise `OtherProcessEnded`, also in place of a lost
+    connection.
     """
     engine = launch(hardware)
     processes = engine.processes
@@ -93,11 +93,11 @@ def launch(hardware: Hardware) -> Engine:
         hardware.accelerator, hardware.devices, section="training", training=hardware.precision
     )
     _check_number(hardware, process)
-    # It names each process on standard error.
+    # Lightning names each process on standard error.
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     try:
         return _launch_fabric(hardware, accelerator, process)
-    except ValueError as error:  # Fabric's, where SLURM's tasks and these settings differ
+    except ValueError as error:  # of Fabric, where SLURM's tasks differ from these settings
         raise ConfigError(f"training.devices, training.num_nodes: {error}") from error
     except RuntimeError as error:
         if not _is_lost_connection(error):
@@ -111,39 +111,46 @@ def launch(hardware: Hardware) -> Engine:
 
 
 def _check_number(hardware: Hardware, process: Launched) -> None:
-    """Refuse another number of processes than those that are there, or that the command line starts."""
+    """Refuse settings whose number of processes is not the number of started processes."""
     starts = process.by is None and hardware.num_nodes == 1 and hardware.devices > 1
     if starts and COMMAND not in os.environ:
         raise ConfigError(
-            f"training.devices: {hardware.devices} processes are started by the command line, and a "
-            "call from Python is one. Run `neurocontrast`, or start this script with torchrun "
-            f"--nproc-per-node {hardware.devices}."
+            f"training.devices: {hardware.devices} processes are started by the command line, "
+            "and a call from Python is one. Run `neurocontrast`, or start this script with "
+            f"torchrun --nproc-per-node {hardware.devices}."
         )
     n_wanted = hardware.n_processes
     if starts or process.n_processes == n_wanted:
         return
-    started = "this is" if process.by is None else f"{process.by} started"
-    plural = "es" if n_wanted > 1 else ""
+    started = "this is"
+    if process.by is not None:
+        started = f"{process.by} started"
+    wanted = f"{n_wanted} process"
+    if n_wanted > 1:
+        wanted = f"{n_wanted} processes"
     remedy = "Set"
     if hardware.num_nodes > 1:
         remedy = "Start them with torchrun or srun, or set"
     raise ConfigError(
         f"training.devices × training.num_nodes: {hardware.devices} × {hardware.num_nodes} = "
-        f"{n_wanted} process{plural}, but {started} {process.n_processes}. {remedy} both to that."
+        f"{wanted}, but {started} {process.n_processes}. {remedy} both to that."
     )
 
 
 def _launch_fabric(
     hardware: Hardware, accelerator: Literal["cpu", "cuda"], process: Launched
 ) -> Engine:
-    """Launch Fabric, and connect the processes where there are several."""
+    """Launch Fabric, and connect the processes if there are several."""
     is_one = hardware.n_processes == 1
+    strategy: str | DDPStrategy = "auto"
+    if not is_one:
+        strategy = _averaging_gradients()
     fabric = Fabric(
         accelerator=accelerator,
         devices=hardware.devices,
         num_nodes=hardware.num_nodes,
         precision=hardware.precision,
-        strategy="auto" if is_one else _averaging_gradients(),
+        strategy=strategy,
         plugins=[_environment_of(process.by)],
     )
     fabric.launch()
@@ -154,7 +161,7 @@ def _launch_fabric(
 
 
 def _averaging_gradients() -> DDPStrategy:
-    """Return PyTorch's DDP, which leaves buffers alone: they are the same everywhere, or meant to differ."""
+    """Return PyTorch's DDP without synchronised buffers, which are equal or are meant to differ."""
     # PyTorch has renamed the option since 2.6.
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters:
         return DDPStrategy(forward_sync_buffers=False)
@@ -163,14 +170,33 @@ def _averaging_gradients() -> DDPStrategy:
 
 def after_first(
     processes: Processes,
-    first: Callable[[], Made],
-    follow: Callable[[Any], Made],
+    first: Callable[[], Result],
+    follow: Callable[[Any], Result],
     *,
-    tell: Callable[[Made], object],
-) -> Made:
-    """Call `first` in the first process and then `follow` in the others, which end where `first` fails.
+    tell: Callable[[Result], object],
+) -> Result:
+    """Call a function in the first process, and then another in all other processes.
 
-    `tell` turns the result of `first` into the JSON-ready content that `follow` is given.
+    Parameters
+    ----------
+    processes : Processes
+        Processes of the run, all of which must call.
+    first : function
+        Called in the first process.
+    follow : function
+        Called in the other processes, with the content from the first.
+    tell : function
+        Turns the result of `first` into JSON-ready content.
+
+    Returns
+    -------
+    object
+        Result of `first` or `follow`.
+
+    Raises
+    ------
+    OtherProcessEnded
+        In the other processes, if `first` fails.
     """
     if not processes.is_first:
         received = processes.from_first(None)
@@ -189,8 +215,10 @@ def after_first(
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:
-    # Given, not left to Fabric: it takes every process of a SLURM job for one that srun has
-    # started.
+    """Return Fabric's description of a launcher.
+
+    Fabric's own choice takes every process of a SLURM job for a process that srun has started.
+    """
     if launcher == "torchrun":
         return TorchElasticEnvironment()
     if launcher == "srun":
@@ -198,8 +226,8 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
         os.environ["SLURM_NTASKS_PER_NODE"] = str(launched().n_local)
         return SLURMEnvironment()
     if launcher == "fabric":
-        # End with the command that started this process, however that ends: NCCL over shared memory
-        # does not notice that a process was killed, and the others would hold their GPUs.
+        # End with the command that started this process, even if the command is killed: NCCL over
+        # shared memory would not notice, and the process would hold its GPU.
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != int(os.environ[COMMAND]):
             raise OtherProcessEnded(_LOST)
@@ -209,7 +237,7 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
 
 
 def _is_lost_connection(error: RuntimeError) -> bool:
-    """Return whether a collective failed because another process has ended."""
+    """Tell whether a collective failed because another process has ended."""
     return (
         isinstance(error, dist.DistError)
         or "gloo" in str(error).lower()

@@ -1,4 +1,4 @@
-"""Work on many files at once, one process each, one thread a process."""
+"""Work on many files at once, in several processes of one thread each."""
 
 import os
 import warnings
@@ -12,7 +12,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from neurocontrast.exceptions import ConfigError, NeurocontrastError
 
 N_SCANS_A_WORKER = 24
-"""Fewer scans a process take less time than a process needs to import MONAI."""
+"""Scans for which another process pays: fewer take less time than importing MONAI."""
 
 Result = TypeVar("Result")
 
@@ -37,17 +37,34 @@ def map_files(
     option: str = "data.n_workers",
     n_per_worker: int = 4,
 ) -> Iterator[Result]:
-    """Yield ``function(*arguments)`` for each of the arguments, in the order they finish.
+    """Call a function in worker processes, once for each tuple of arguments.
 
     A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and no thread
-    of this process is copied half-way. Fewer than `n_per_worker` arguments a worker are done here.
-    `option` is what an error calls `n_workers`.
+    of this process is copied half-way.
+
+    Parameters
+    ----------
+    function : function
+        Must be importable by workers.
+    arguments : sequence of tuple
+        Arguments of each call.
+    n_workers : int
+        Number of processes, 0 for this process.
+    option : str
+        Name of the option `n_workers`, for messages.
+    n_per_worker : int
+        Fewest calls for which a worker is started.
+
+    Yields
+    ------
+    object
+        Results, in the order in which calls finish.
     """
     check_n_workers(n_workers)
     n_workers = min(n_workers, len(arguments) // n_per_worker)
     if n_workers <= 1:
-        for given in arguments:
-            yield function(*given)
+        for of_call in arguments:
+            yield function(*of_call)
         return
     # A worker whose memory has grown is replaced, which is no news to the user.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
@@ -55,22 +72,21 @@ def map_files(
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         finished = False
         try:
-            yield from pool(
-                joblib.delayed(_unless_left)(os.getpid(), function, *given) for given in arguments
-            )
+            call = joblib.delayed(_unless_left)
+            yield from pool(call(os.getpid(), function, *of_call) for of_call in arguments)
             finished = True
         except TerminatedWorkerError as error:
             raise WorkerError(
-                f"a worker process was ended from outside, perhaps for lack of memory; try fewer than {n_workers} "
-                f"workers ({option}). Scans that were finished are kept."
+                "a worker process was ended from outside, perhaps for lack of memory; "
+                f"try fewer than {n_workers} workers ({option}). Scans that were finished are kept."
             ) from error
         finally:
             # joblib would keep the idle workers, and their memory, for minutes.
             get_reusable_executor().shutdown(wait=finished, kill_workers=not finished)
 
 
-def _unless_left(owner: int, function: Callable[..., Result], *given: Any) -> Result:
-    """Do a piece of work, unless the process that asked for it was killed: others may have taken its place."""
+def _unless_left(owner: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function, unless the process that waits for the result was killed."""
     if os.getppid() != owner:
         raise WorkerError("the process that this is done for has ended.")
-    return function(*given)
+    return function(*arguments)

@@ -30,4 +30,4 @@ class Voice:
 
 
 VOICES: Registry[Voice] = Registry()
-"""Voices by the kind of samples that ``encoder.json`` names; the texts of all others are of scans."""
+"""Voices by the kind of samples that ``encoder.json`` names; all other reports are of scans."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,8 @@ from neurocontrast.documents.simulation import SimulationRecord
 from neurocontrast.encoders.members import has_members, read_record
 from neurocontrast.encoders.weights import CONTRACT, MEMBERS, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import LOCK, check_writable, write_json
+from neurocontrast.files import check_writable, write_json
+from neurocontrast.locks import LOCK
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import (
     KnownPeople,
@@ -274,7 +274,7 @@ def read_preprocessing(folder: Path, source: Source) -> Source | None:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: Path) -> list[Json]:
     """Read a run's ``metrics.csv``: finite numbers, and None for empty cells."""
     path = folder / "metrics.csv"
     if not path.is_file():

@@ -16,7 +16,8 @@ import pandas as pd
 
 from neurocontrast.documents.origin import Finetuning
 from neurocontrast.encoders import build_encoder
-from neurocontrast.evaluation.plan.models import GivenModel, Prediction, decide_scores
+from neurocontrast.evaluation.plan.models import GivenModel
+from neurocontrast.evaluation.probes.fitting import Prediction, decide_scores
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
 from neurocontrast.files import write_json
@@ -60,7 +61,7 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
     return replace(
         network,
         predictions=predictions,
-        about={"finetuning": finetuning},
+        result_keys={"finetuning": finetuning},
         tables={"finetuning": pd.DataFrame(epochs)},
     )
 

@@ -164,7 +164,7 @@ def start_from(
         "subjects_known": all_known,
     }
     if contract.imported:
-        start["imported"] = contract.imported
+        start["imported"] = contract.imported.content()
     return InitialWeights(Start.model_validate(start), people, contract)
 
 

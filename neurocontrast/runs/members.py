@@ -29,7 +29,7 @@ from neurocontrast.documents.provenance import Provenance
 from neurocontrast.encoders.members import join_starts, read_record, write_members
 from neurocontrast.encoders.weights import digest_of_weights, folder_of_member
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import hold
+from neurocontrast.locks import hold
 from neurocontrast.parallel.launch import Engine, after_first
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, join_people, version

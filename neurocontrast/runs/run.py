@@ -12,18 +12,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pandas as pd
 
 from neurocontrast.config import AnyConfig, Config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.sources import Source
-from neurocontrast.documents.document import Json
+from neurocontrast.documents.document import Document, Json
 from neurocontrast.documents.encoder import Samples
 from neurocontrast.encoders.weights import SECOND, save_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import hold
+from neurocontrast.locks import hold
 from neurocontrast.parallel.launch import Engine, after_first
 from neurocontrast.progress import Progress
 from neurocontrast.runs.answer import keep_answer
@@ -71,8 +71,18 @@ class OpenedRun:
         """Return all that the other processes must know, JSON-ready."""
         samples = None
         if self.components is not None:
-            samples = self.components.source.contract().content()
-        return {"is_new": self.is_new, "samples": samples, "skipped": self.skipped}
+            samples = self.components.source.contract()
+        told = RunOfOthers(is_new=self.is_new, samples=samples, skipped=self.skipped)
+        return told.content()
+
+
+class RunOfOthers(Document):
+    """Message by which the first process tells the others how a run was opened."""
+
+    is_new: bool
+    samples: Samples | None = None
+    """None where the run is finished."""
+    skipped: list[str]
 
 
 @dataclass(frozen=True)
@@ -347,14 +357,14 @@ class Run:
                 "scans to score it on."
             )
 
-    def _follow(self, told: Mapping[str, Any]) -> OpenedRun:
+    def _follow(self, message: Mapping[str, object]) -> OpenedRun:
         """Open the run as the first process has opened it, in another."""
-        if told["samples"] is None:
-            return OpenedRun(told["is_new"])
-        components = self.components(self.read_cohort(skipped=told["skipped"]), is_new=False)
-        samples = Samples.model_validate(told["samples"])
-        source = components.source.as_in_run(samples)
-        return OpenedRun(told["is_new"], components.with_source(source), told["skipped"])
+        told = RunOfOthers.model_validate(message)
+        if told.samples is None:
+            return OpenedRun(told.is_new)
+        components = self.components(self.read_cohort(skipped=told.skipped), is_new=False)
+        source = components.source.as_in_run(told.samples)
+        return OpenedRun(told.is_new, components.with_source(source), told.skipped)
 
 
 def read_cohort_of(

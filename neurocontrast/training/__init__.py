@@ -1,4 +1,4 @@
-"""Pretraining: the loop, its state on disk, and what it measures on the way."""
+"""Train networks: loop, checkpoints, measurements between epochs, and fine-tuning."""
 
 from __future__ import annotations
 

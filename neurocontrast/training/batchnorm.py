@@ -1,4 +1,4 @@
-"""Batch normalisation in training: frozen statistics, and statistics of all processes."""
+"""Freeze the statistics of batch normalisation, or compute them over all processes."""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def layers_of(model: nn.Module) -> list[_BatchNorm]:
 
 @contextlib.contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Evaluate with each batch's own statistics, as in training, and leave the running ones untouched."""
+    """Evaluate with each batch's statistics, as in training, and keep the running statistics."""
     was_training = model.training
     model.eval()
     for layer in layers_of(model):
@@ -32,7 +32,7 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def still_statistics(model: nn.Module) -> Iterator[None]:
-    """Let training-mode layers use each batch's statistics without moving the running ones."""
+    """Keep running statistics unchanged while layers in training mode use each batch's."""
     layers = [layer for layer in layers_of(model) if layer.training and layer.track_running_stats]
     for layer in layers:
         layer.track_running_stats = False
@@ -44,22 +44,24 @@ def still_statistics(model: nn.Module) -> Iterator[None]:
 
 
 class SynchronisedBatchNorm(_BatchNorm):
-    """A batch normalisation whose statistics are those of all processes together, on CPUs, which PyTorch's refuses.
+    """Batch normalisation over all processes on CPUs, where PyTorch's SyncBatchNorm refuses to run.
 
-    In one process, in evaluation mode, and within `on_this_process_only` PyTorch's own is applied.
-    The sizes of the processes' batches may differ; none may be empty.
+    In one process, in evaluation mode, and within `on_this_process_only`, the batch normalisation
+    is PyTorch's. The sizes of the processes' batches may differ; no batch may be empty.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        """Take any number of axes; the base class asks for this to be decided."""
+        """Accept any number of axes, for which the base class asks."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (n, C, …)."""
         if not (self.training and is_distributed()):
             return super().forward(input)
-        dims = [dim for dim in range(input.ndim) if dim != 1]
+        dims = [0, *range(2, input.ndim)]
         of_channels = [1, -1, *[1] * (input.ndim - 2)]
-        exact = input if input.dtype == torch.float64 else input.float()
+        exact = input
+        if input.dtype != torch.float64:
+            exact = input.float()
         n_values = exact.new_tensor(input.numel() // input.shape[1])
         dist.all_reduce(n_values)
         mean = sum_over_processes(exact.sum(dims)) / n_values
@@ -68,33 +70,32 @@ class SynchronisedBatchNorm(_BatchNorm):
         normalised = centred * (variance + self.eps).rsqrt().view(of_channels)
         if self.affine:
             normalised = normalised * self.weight.view(of_channels) + self.bias.view(of_channels)
-        if (
-            self.track_running_stats
-            and self.running_mean is not None
-            and self.running_var is not None
-        ):
-            assert self.num_batches_tracked is not None
-            self.num_batches_tracked.add_(1)
-            share = (
-                1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
-            )
-            unbiased = variance.detach() * (n_values / (n_values - 1))
-            self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), share)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+        unbiased = variance.detach() * (n_values / (n_values - 1))
+        self._update_running(mean.detach(), unbiased)
         return normalised.to(input.dtype)
+
+    def _update_running(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics towards the batch's, if the layer has any."""
+        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        share = self.momentum
+        if share is None:
+            share = 1.0 / self.num_batches_tracked.item()
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
 def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
-    """Let every batch normalisation below a module be one over all processes; weights and their names stay."""
+    """Let every batch normalisation of a module be over all processes, with the same weights."""
     if on_gpu:
         nn.SyncBatchNorm.convert_sync_batchnorm(module)
         return
     for layer in layers_of(module):
-        layer.__class__ = (
-            SynchronisedBatchNorm  # parameters and buffers stay those that others hold
-        )
+        layer.__class__ = SynchronisedBatchNorm  # parameters and buffers stay the same objects
 
 
 def is_synchronised(layer: nn.Module) -> bool:
-    """Say whether a batch normalisation is one over all processes."""
+    """Tell whether a batch normalisation is over all processes."""
     return isinstance(layer, (SynchronisedBatchNorm, nn.SyncBatchNorm))

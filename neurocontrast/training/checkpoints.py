@@ -1,4 +1,4 @@
-"""Checkpoints on disk, each written whole or not at all, and the newest that can be read."""
+"""Write checkpoints of a training, each whole or not at all, and continue from the newest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,22 +21,21 @@ from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
 from neurocontrast.training.position import Position
 
-if TYPE_CHECKING:  # with Lightning, whose import takes a second of every command that reads a run
+if TYPE_CHECKING:  # Lightning takes a second to import, and commands that read a run do without
     from neurocontrast.training.state import StateDict, TrainerState
 
 _FORMAT = 1
-# Numbers of errors that damaged content causes; others, such as a missing permission, mean it is
-# out of reach.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
+"""Errors of damaged content; others, such as a missing permission, tell of a file out of reach."""
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint."""
+    """Content of a checkpoint: progress of the training, and its state."""
 
     position: Position
-    """How far training had come."""
+    """Finished epochs and batches, with their figures."""
     state: StateDict
     """State of model, optimiser, loss and software, as `TrainerState.state_dict` returns it."""
 
@@ -43,9 +43,23 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path, position: Position, state: Mapping[str, object], *, keep: int
 ) -> Path:
-    """Write a checkpoint atomically, then remove all but the last `keep`; return its path.
+    """Write a checkpoint atomically, and remove all but the last ones.
 
-    `state` is that of model, optimiser, objective …: tensors, numbers and text only.
+    Parameters
+    ----------
+    folder : Path
+        Folder of checkpoints.
+    position : Position
+        Progress of the training, after which the file is named.
+    state : mapping
+        State of model, optimiser, loss and software: tensors, numbers and text only.
+    keep : int
+        Number of checkpoints that stay.
+
+    Returns
+    -------
+    Path
+        File of the checkpoint.
     """
     stem = f"epoch-{position.epoch:04d}"
     if position.batch:
@@ -61,21 +75,25 @@ def save_checkpoint(
 
 
 def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
-    """Return the checkpoint that has come furthest, or None."""
+    """Return the checkpoint of a folder with the most epochs and batches, or None."""
     checkpoints = _checkpoints_of(Path(folder))
-    return checkpoints[-1] if checkpoints else None
+    if not checkpoints:
+        return None
+    return checkpoints[-1]
 
 
 def epochs_of(checkpoint: Path) -> int:
-    """Return how many epochs a checkpoint has behind it, as its name says."""
+    """Return the number of finished epochs from the name of a checkpoint."""
     return int(checkpoint.stem.split("-")[1])
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint, running no code from it.
+    """Read a checkpoint, without running any code in the file.
 
-    Raises `CheckpointError` where the content is not what was written, is of another format, or is
-    out of reach.
+    Raises
+    ------
+    CheckpointError
+        If the content is damaged, of another format, or out of reach.
     """
     try:
         _verify(path)
@@ -88,13 +106,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except (CheckpointError, MemoryError):
         raise
     except Exception as error:
-        # What was not written as a checkpoint may fail to be read in any way.
+        # A damaged file may fail to be read in any way.
         raise _unreadable(path, error) from error
     return Checkpoint(position, content)
 
 
 def _unreadable(path: Path, error: Exception) -> Exception:
-    """Return the error of a checkpoint that is damaged, or cannot be reached now."""
+    """Return the error of a checkpoint that is damaged or out of reach."""
     if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
         return CheckpointError(
             f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue "
@@ -109,30 +127,31 @@ def _unreadable(path: Path, error: Exception) -> Exception:
 
 
 def _verify(path: Path) -> None:
-    """Compare every checksum, which torch.load does not; each part by its place, since names may be damaged too."""
+    """Compare all checksums of an archive, which ``torch.load`` does not do."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        # No part has attributes; PyTorch leaves memory as it was for what is marked as a folder.
-        if len(set(names)) < len(names) or any(part.external_attr for part in archive.infolist()):
+        # No member has attributes; PyTorch would not fill the memory of one marked as a folder.
+        attributes = list(map(attrgetter("external_attr"), archive.infolist()))
+        if len(set(names)) < len(names) or any(attributes):
             raise zipfile.BadZipFile("its table of contents is damaged")
-        for part in archive.infolist():
-            with archive.open(part) as stream:
+        for member in archive.infolist():  # not by name: names may be damaged too
+            with archive.open(member) as stream:
                 while stream.read(2**20):
                     pass
 
 
 def _checkpoints_of(folder: Path) -> list[Path]:
-    """Return a folder's checkpoints, the one that has come furthest last."""
-    numbered = []
+    """Return a folder's checkpoints in the order of their epochs and batches."""
+    numbers = {}
     for path in folder.glob("epoch-*.pt"):
         match = _NAME.fullmatch(path.name)
         if match is not None:
-            numbered.append((int(match[1]), int(match[2] or 0), path))
-    return [path for _, _, path in sorted(numbered)]
+            numbers[path] = (int(match[1]), int(match[2] or 0))
+    return sorted(numbers, key=numbers.__getitem__)
 
 
 class Checkpoints:
-    """The checkpoints of one run; its first process writes them, all of them read."""
+    """Checkpoints of one run, which its first process writes and all processes read."""
 
     def __init__(self, state: TrainerState, run: Path, *, progress: Progress) -> None:
         self.folder = run / "checkpoints"
@@ -141,7 +160,7 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
-        """Write a checkpoint."""
+        """Write a checkpoint now."""
         path = self.folder
         if self._state.processes.is_first:
             keep = self._state.settings.keep_checkpoints
@@ -150,7 +169,7 @@ class Checkpoints:
         return path
 
     def save_if_due(self, position: Position) -> None:
-        """Save within an epoch, where the last checkpoint is `checkpoint_minutes` old."""
+        """Write a checkpoint within an epoch if the last one is `checkpoint_minutes` old."""
         minutes = self._state.settings.checkpoint_minutes
         if minutes and time.monotonic() - self._last >= 60 * minutes:
             self.save(position)
@@ -158,7 +177,10 @@ class Checkpoints:
     def restore(self) -> Position:
         """Continue from the newest checkpoint, or begin if there is none."""
         newest = newest_checkpoint(self.folder)
-        name = self._state.processes.from_first(None if newest is None else newest.name)
+        name = None
+        if newest is not None:
+            name = newest.name
+        name = self._state.processes.from_first(name)
         if name is None:
             return Position()
         path = self.folder / name
@@ -169,18 +191,25 @@ class Checkpoints:
             software = _software_of(checkpoint.state)
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise CheckpointError(
-                f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). Is "
-                "it of another run? Remove this file to continue from the checkpoint before it, if "
-                "there is one, else from the start."
+                f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). "
+                "Is it of another run? Remove this file to continue from the checkpoint before it, "
+                "if there is one, else from the start."
             ) from error
         changes = self._state.software().changes_since(software)
         if changes:
             self._progress.warning(
                 f"resuming elsewhere: {'; '.join(changes)}. Weights may differ in their last bits."
             )
-        within = f" and {position.batch} batches" if position.batch else ""
-        self._progress.message(f"continuing from {name} ({position.epoch} epochs{within} done)")
+        done = f"{position.epoch} epochs{batches_within(position)}"
+        self._progress.message(f"continuing from {name} ({done} done)")
         return position
+
+
+def batches_within(position: Position) -> str:
+    """Return the words for finished batches of the current epoch; "" between epochs."""
+    if not position.batch:
+        return ""
+    return f" and {position.batch} batches"
 
 
 def _software_of(state: StateDict) -> StateDict:

@@ -1,4 +1,4 @@
-"""Fit in one pass, without a loss: a linear encoder, or the mean volume that a network takes from its input."""
+"""Fit linear components in one pass, without a loss: a linear encoder, or beside a network."""
 
 from __future__ import annotations
 
@@ -26,47 +26,68 @@ LINEAR_OBJECTIVES = {
     "pca": {
         "loss": "none",
         "title": "none: fitted in one pass to the variance of the training scans",
-        "citation": "Hotelling H (1933). Analysis of a complex of statistical variables into principal components. "
-        "Journal of Educational Psychology 24, 417-441.",
+        "citation": (
+            "Hotelling H (1933). Analysis of a complex of statistical variables into principal "
+            "components. Journal of Educational Psychology 24, 417-441."
+        ),
     },
     "lda": {
         "loss": "none",
-        "title": "none: fitted in one pass to what people differ by, beside what scans of one person differ by",
-        "citation": "Belhumeur PN, Hespanha JP, Kriegman DJ (1997). Eigenfaces vs. Fisherfaces: recognition using "
-        "class specific linear projection. IEEE Transactions on Pattern Analysis and Machine Intelligence 19, 711-720.",
+        "title": (
+            "none: fitted in one pass to what people differ by, beside what scans of one person "
+            "differ by"
+        ),
+        "citation": (
+            "Belhumeur PN, Hespanha JP, Kriegman DJ (1997). Eigenfaces vs. Fisherfaces: "
+            "recognition using class specific linear projection. IEEE Transactions on Pattern "
+            "Analysis and Machine Intelligence 19, 711-720."
+        ),
     },
 }
-"""Linear encoder → what ``encoder.json`` says in place of a loss."""
+"""Linear encoder → section ``objective`` of ``encoder.json``, which has no loss."""
 
 MEMORY = 2 * 2**30
-"""Bytes of samples that the components beside a network are fitted to, at most."""
+"""Largest size in bytes of the samples to which components beside a network are fitted."""
 _BYTES_A_VALUE = 4
 _BATCH = 16
 _STEADY = 1e-6
-"""A voxel whose range is below this part of the largest one does not vary."""
+"""Range of a voxel over the largest range, above which the voxel varies."""
 _BEFORE_LDA = 3
-"""Principal components that discriminants are looked for in, for each discriminant."""
+"""Number of principal components for each discriminant."""
 _SHRINKAGE = 0.3
 
 
 def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
-    """Refuse a linear encoder that the training scans, of these subjects, cannot fit."""
-    is_lda = encoder.settings.name == "lda"
+    """Refuse a linear encoder with too many components for the training scans.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        A linear encoder.
+    subjects : sequence of str
+        Subject of each training scan.
+    """
     n_subjects = len(set(subjects))
-    if is_lda and len(subjects) == n_subjects:
+    n_most = len(subjects)
+    unit = "scans"
+    if encoder.settings.name == "lda":
+        if len(subjects) == n_subjects:
+            raise ConfigError(
+                f"encoder.name: lda needs several scans of a subject; each of the {n_subjects} "
+                "training subjects has one. Imitate some (neurocontrast prepare --imitations 3, "
+                "and train on imitations.tsv), or take pca."
+            )
+        n_most = n_subjects
+        unit = "subjects"
+    if n_most <= encoder.n_features:
         raise ConfigError(
-            f"encoder.name: lda needs several scans of a subject; each of the {n_subjects} training subjects has one. "
-            "Imitate some (neurocontrast prepare --imitations 3, and train on imitations.tsv), or take pca."
-        )
-    n, what = (n_subjects, "subjects") if is_lda else (len(subjects), "scans")
-    if n <= encoder.n_features:
-        raise ConfigError(
-            f"encoder.n_components: must be below the number of training {what}, {n}, found {encoder.n_features}."
+            f"encoder.n_components: must be below the number of training {unit}, {n_most}, found "
+            f"{encoder.n_features}."
         )
 
 
 Facts = dict[str, str | int | list[float]]
-"""What ``encoder.json`` says of linear components."""
+"""Keys of ``encoder.json`` about linear components."""
 
 
 class Fitted(NamedTuple):
@@ -78,8 +99,12 @@ class Fitted(NamedTuple):
     explained: npt.NDArray[np.float64]
 
     def put_into(self, layers: LinearComponents) -> None:
-        """Give the components to the layer that applies them."""
-        layers.set_components(*map(torch.from_numpy, (self.places, self.mean, self.components)))
+        """Set the components of a layer."""
+        layers.set_components(
+            torch.from_numpy(self.places),
+            torch.from_numpy(self.mean),
+            torch.from_numpy(self.components),
+        )
 
     def facts(self) -> Facts:
         """Return the number of voxels, and the share of variance that each component explains."""
@@ -94,15 +119,32 @@ def fit_components(
     seed: int,
     progress: Progress = SILENT,
 ) -> Facts:
-    """Fit a linear encoder in place, on the rows of training, whose voxels are in memory at once.
+    """Fit a linear encoder in place to the training scans, whose voxels are in memory at once.
 
-    `subjects` are those of the rows.
+    The components of ``pca`` are computed by `sklearn.decomposition.PCA`. The components of ``lda``
+    are discriminants between subjects, by
+    `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, of three times as many principal
+    components; each has a variance of one within subjects.
 
-    The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the
-    discriminants between subjects of `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`,
-    fitted to three times as many principal components: each has a variance of one within subjects.
-    Returns the number of voxels, and the part of the variance of the training scans (``lda``: of
-    the variance between subjects, once that within them is one) that each component explains.
+    Parameters
+    ----------
+    encoder : Encoder
+        Linear encoder, ``pca`` or ``lda``.
+    data : TrainingData
+        Images and training rows.
+    subjects : sequence of str
+        Subject of each training row.
+    seed : int
+        Seed of the run.
+    progress : Progress
+        Shows the scans that are read.
+
+    Returns
+    -------
+    dict
+        ``n_voxels``, and ``explained_variance_ratio``: share of the variance of the training scans
+        that each component explains; for ``lda``, of the variance between subjects in units of the
+        variance within subjects.
     """
     layers = encoder.features.layers
     assert isinstance(layers, LinearComponents)
@@ -120,11 +162,16 @@ def fit_beside(
     seed: int,
     progress: Progress = SILENT,
 ) -> Facts:
-    """Fit the linear components beside a network, on the rows of its training.
+    """Fit the linear components beside a network to the training scans.
 
     Samples are read without augmentation, all in memory at once: as many as fit in 2 GiB, drawn by
-    the seed. No more components are fitted than `share` of their subjects
-    (`neurocontrast.encoders.Beside`). Returns the section ``beside`` of ``encoder.json``.
+    the seed. The number of components is at most `neurocontrast.encoders.Beside.share` of the
+    number of subjects. Parameters are as in `fit_components`.
+
+    Returns
+    -------
+    dict
+        Section ``beside`` of ``encoder.json``.
     """
     beside = encoder.settings.beside
     assert beside is not None
@@ -137,12 +184,12 @@ def fit_beside(
     fitted = _fit(places, values, beside, subjects, n_components, seed)
     encoder.beside = LinearComponents(n_components, len(fitted.places))
     fitted.put_into(encoder.beside)
-    about: Facts = {"name": beside.name, "n_components": n_components, "n_scans": len(rows)}
-    return about | fitted.facts()
+    facts: Facts = {"name": beside.name, "n_components": n_components, "n_scans": len(rows)}
+    return facts | fitted.facts()
 
 
 def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
-    """Draw as many samples of training as fit in memory; return their numbers."""
+    """Draw as many training samples as fit in memory; return their numbers."""
     n_samples = len(data.training_rows)
     first = torch.as_tensor(data.images[data.training_rows[0]]["image"])
     n_most = max(2, MEMORY // (_BYTES_A_VALUE * first.numel()))
@@ -155,7 +202,7 @@ def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
 def _varying_voxels(
     data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Read the voxels varying among samples: places, and values (n_rows, n_voxels)."""
+    """Read the voxels that vary among samples; return positions, and values (n_rows, n_voxels)."""
     values = _voxels_of(data, rows, progress)
     ranges = values.max(axis=0) - values.min(axis=0)
     places = np.flatnonzero(ranges > _STEADY * ranges.max())
@@ -171,17 +218,16 @@ def _fit(
     seed: int,
 ) -> Fitted:
     """Fit principal components, or discriminants of the subjects, to samples (n, n_voxels)."""
-    # Not at the top: scikit-learn's decomposition takes half a second to import, and training
-    # mostly does without.
-    from sklearn.decomposition import PCA
+    from sklearn.decomposition import PCA  # takes half a second
 
     if len(places) < n_components:
         raise ConfigError(
             f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans."
         )
-    n_before = min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
-    n_wanted = n_components if settings.name == "pca" else n_before
-    pca = PCA(n_wanted, copy=False, random_state=derive_seed("components", seed) % 2**32)
+    n_principal = n_components
+    if settings.name != "pca":
+        n_principal = min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
+    pca = PCA(n_principal, copy=False, random_state=derive_seed("components", seed) % 2**32)
     if isinstance(settings, Beside) or settings.name == "pca":
         components = pca.fit(values).components_
         explained = pca.explained_variance_ratio_
@@ -198,7 +244,9 @@ def _voxels_of(
     """Return the voxels of samples, (n_rows, n_voxels)."""
     values = np.empty((0, 0), dtype=np.float32)
     n_read = 0
-    batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
+    batches = []
+    for start in range(0, len(rows), _BATCH):
+        batches.append(rows[start : start + _BATCH])
     with (
         progress.task("Reading scans", len(rows), "scans") as task,
         closing(read_batches(data.images, batches, n_readers=data.n_readers)) as reading,
@@ -220,16 +268,14 @@ def _discriminants(
     n_components: int,
     shrinkage: float | None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-    """Return discriminants of the subjects over the voxels, (n_components, n_voxels), and the variance they explain."""
+    """Return discriminants of subjects (n_components, n_voxels), and explained variances."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     lda = LinearDiscriminantAnalysis(
         solver="eigen", shrinkage=shrinkage or _SHRINKAGE, n_components=n_components
     )
     scores = pca.fit_transform(values).astype(np.float64)
-    with (
-        warnings.catch_warnings()
-    ):  # a subject with one scan says nothing of what is within subjects, and does no harm
+    with warnings.catch_warnings():  # a subject with one scan does no harm
         warnings.filterwarnings("ignore", "Only one sample available", UserWarning)
         lda.fit(scores, subjects)
     components = lda.scalings_[:, :n_components].T @ pca.components_

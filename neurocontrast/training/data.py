@@ -1,4 +1,4 @@
-"""Hold images, metadata and rows of a training, checked against the loss before training begins."""
+"""Images, metadata and rows of a training, and checks of metadata before training begins."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from neurocontrast.training.settings import TrainingSettings
 AnyObjective = Objective | SumOfObjectives
 
 Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
-"""``views(images, names, epoch=...) -> (view 1, view 2)``, random by (epoch, name of the sample) alone."""
+"""``views(images, names, epoch=...) -> (view 1, view 2)``, random by epoch and name alone."""
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Hold images and metadata of a training; rows are positions in `images`, and in every other member."""
+    """Images, metadata and rows of a training; rows are positions in images and columns."""
 
     images: Images
-    """Images that the views are made of."""
+    """Images to make views of."""
     names: Sequence[str]
     """Name of each sample, for messages and as key of its views."""
     metadata: Mapping[str, torch.Tensor]
@@ -34,7 +34,7 @@ class TrainingData:
     validation_rows: Sequence[int] = ()
     """Rows that only measure."""
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Columns that the linear probe predicts: floats (NaN where missing) or text (None where missing)."""
+    """Columns that the linear probe predicts: floats (NaN if missing) or text (None if missing)."""
     traits: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Columns that batches are balanced by, as `targets`."""
     n_readers: int = 1
@@ -56,8 +56,9 @@ class TrainingData:
         if smallest < n_processes * n_encoders:
             raise ConfigError(
                 f"training.batch_size: the {len(self.training_rows)} training samples are divided "
-                f"into batches of {smallest} or more, and each of the {n_processes} processes needs "
-                f"{n_encoders} of every batch. Raise training.batch_size, or use fewer devices."
+                f"into batches of {smallest} or more, and each of the {n_processes} processes "
+                f"needs {n_encoders} of every batch. Raise training.batch_size, or use fewer "
+                "devices."
             )
         return sampler
 
@@ -95,6 +96,6 @@ def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) ->
         )
     if len(validation_rows) == 1:
         raise ConfigError(
-            "data.val_fraction leaves a single validation sample, and a contrastive loss needs two. "
-            "Raise it, or set it to 0 for no validation."
+            "data.val_fraction leaves a single validation sample, and a contrastive loss needs "
+            "two. Raise it, or set it to 0 for no validation."
         )

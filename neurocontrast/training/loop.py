@@ -1,4 +1,4 @@
-"""The training loop, from the first batch to an encoder that can be saved."""
+"""Train by epochs and batches, with checkpoints, until the encoder can be saved."""
 
 import contextlib
 import signal
@@ -17,7 +17,7 @@ from neurocontrast.files import write_text
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.parallel.launch import Engine
 from neurocontrast.progress import SILENT, Progress, Task
-from neurocontrast.training.checkpoints import Checkpoints
+from neurocontrast.training.checkpoints import Checkpoints, batches_within
 from neurocontrast.training.data import AnyObjective, TrainingData, Views, fit_objective
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.position import MetricsRow, Position
@@ -35,7 +35,7 @@ from neurocontrast.training.validation import (
 
 @dataclass(frozen=True)
 class FitResult:
-    """Rows of ``metrics.csv``, and how BatchNorm's running statistics were re-estimated."""
+    """Rows of ``metrics.csv``, and a record of BatchNorm's re-estimated statistics."""
 
     metrics: list[MetricsRow]
     batchnorm: Json
@@ -54,30 +54,44 @@ def fit(
     progress: Progress = SILENT,
     engine: Engine | None = None,
 ) -> FitResult:
-    """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
+    """Pretrain a model in place by a contrastive loss, with checkpoints.
 
     Parameters
     ----------
     model : ContrastiveModel
-        Ends with BatchNorm re-estimated on un-augmented samples.
+        Network and head; at the end BatchNorm is re-estimated on un-augmented samples.
     objective : Objective or SumOfObjectives
         Loss of `neurocontrast.losses`, whose kernel is fitted on the training rows here.
     views : callable
         Makes two views of a batch; see `Views`.
     data : TrainingData
-        What is trained on.
-    settings, seed : TrainingSettings, int
-        How to train; seed of the order of scans.
+        Images, metadata, and rows of training and validation.
+    settings : TrainingSettings
+        Epochs, batches, optimiser and hardware.
+    seed : int
+        Seed of the order of scans.
     folder : Path
         Run directory, for ``metrics.csv`` and ``checkpoints/``.
     resume : bool
-        Whether to continue from the newest checkpoint; on a CPU the weights are then bit for bit
-        those of a run that was never stopped, given the same number of threads and version of
+        Whether to continue from the newest checkpoint; on a CPU the weights are then, bit for bit,
+        the weights of a run that was never stopped, given the same number of threads and version of
         PyTorch.
     progress : Progress
         Receives progress messages.
-    engine : optional
-        What `launch` returned.
+    engine : Engine, optional
+        Processes that `neurocontrast.parallel.launch.joined` has started; started here by default.
+
+    Returns
+    -------
+    FitResult
+        Figures of each epoch.
+
+    Raises
+    ------
+    ConfigError, DataError
+        If settings, metadata or split do not fit the loss.
+    TrainingError
+        If a loss or gradient is not finite, or a signal has stopped training.
     """
     fit_objective(
         objective,
@@ -111,7 +125,7 @@ def train(
 
 
 def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Measure the validation samples after an epoch, and fit probes where they are due."""
+    """Measure the validation samples after an epoch, and fit probes if they are due."""
     row = measure_contrast(state, after_batch=after_batch)
     every = state.settings.probe_every
     if every and (epoch + 1) % every == 0 and len(state.data.validation_rows):
@@ -120,26 +134,26 @@ def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> Met
 
 
 class Warner(Protocol):
-    """Looks at the metrics of an epoch, and of the epoch before it."""
+    """Judge of the metrics of an epoch, beside the metrics of the previous epoch."""
 
     def __call__(self, row: MetricsRow, previous: MetricsRow | None) -> str | None:
-        """Return a warning, or None."""
+        """Return a warning about an epoch, or None."""
 
 
 @dataclass
 class Training:
-    """A training under way: epochs and batches that are left, checkpoints, and ``metrics.csv``."""
+    """Training in progress: epochs and batches that are left, checkpoints, and ``metrics.csv``."""
 
     state: TrainerState
     folder: Path
     position: Position
     checkpoints: Checkpoints
     check_stop: CheckStop
-    """Raises `Stopped` where a signal asks to stop; called only where `position` is whole."""
+    """Raises `Stopped` if a signal asks to stop; called only where the state can be saved."""
     task: Task
     progress: Progress
     label: str = ""
-    """Begins each line about an epoch."""
+    """Beginning of each message about an epoch."""
     _reading: Generator[Batch, None, None] | None = None
     _started: float = 0.0
     _n_batches: int = 0
@@ -147,7 +161,7 @@ class Training:
     def epochs(
         self, is_over: Callable[[Sequence[MetricsRow]], bool] | None = None
     ) -> Iterator[int]:
-        """Yield the epochs that are left; at the latest ``epochs`` of the settings end them."""
+        """Yield the epochs that are left, until ``epochs`` of the settings or `is_over`."""
         while self.position.epoch < self.state.settings.epochs:
             if is_over is not None and is_over(self.position.metrics):
                 return
@@ -155,7 +169,7 @@ class Training:
             self.check_stop()
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Begin an epoch in training mode, or go on with it, and yield the batches that are left."""
+        """Begin or continue an epoch in training mode, and yield the batches that are left."""
         batches = self.state.sampler.batches(epoch)
         self._n_batches = len(batches)
         self.state.train()
@@ -177,7 +191,15 @@ class Training:
         self.check_stop()
 
     def close_epoch(self, figures: MetricsRow, *, warn: Warner | None = None) -> None:
-        """Finish an epoch, whose row of metrics ends with these figures: save, and report."""
+        """Finish an epoch: write its row of metrics and a checkpoint, and report.
+
+        Parameters
+        ----------
+        figures : dict
+            Last figures of the row, such as validation losses.
+        warn : callable, optional
+            Judges the row, beside the row of the previous epoch.
+        """
         position = self.position
         n_scans = len(self.state.data.training_rows)
         rate = learning_rate_of(
@@ -196,7 +218,9 @@ class Training:
         _write_metrics(self.state, self.folder, position.metrics)
         self._report(row)
         if warn is not None:
-            previous = position.metrics[-2] if len(position.metrics) > 1 else None
+            previous = None
+            if len(position.metrics) > 1:
+                previous = position.metrics[-2]
             warning = warn(row, previous)
             if warning is not None:
                 self.progress.warning(warning)
@@ -207,12 +231,14 @@ class Training:
             self._reading.close()
 
     def _report(self, row: MetricsRow) -> None:
-        """Say the figures of an epoch in a line."""
+        """Report the figures of an epoch in a line."""
         shown = []
         for name, value in row.items():
             if value is None or name.startswith(("epoch", "seconds", "train_term_")):
                 continue
-            digits = ".3f" if name.startswith("probe_") else ".4g"
+            digits = ".4g"
+            if name.startswith("probe_"):
+                digits = ".3f"
             shown.append(f"{name.replace('_', ' ')} {value:{digits}}")
         epochs = f"epoch {row['epoch']}/{self.state.settings.epochs}"
         self.progress.message(f"{self.label}{epochs}: {', '.join(shown)}")
@@ -229,15 +255,33 @@ def open_training(
     label: str = "",
     again: str = "The same command with --resume",
 ) -> Iterator[Training]:
-    """Begin a training, or continue from its last checkpoint; save where a signal stops it.
+    """Begin a training, or continue from the last checkpoint; write a checkpoint on a signal.
 
-    `title` is that of the bar of progress, and `again` names the call that continues a training.
+    Parameters
+    ----------
+    state : TrainerState
+        Model, optimiser and data on their device.
+    folder : Path
+        Run directory.
+    title : str
+        Title of the bar of progress.
+    resume : bool
+        Whether to continue from the newest checkpoint.
+    progress : Progress
+        Receives progress messages.
+    label : str
+        Beginning of each message about an epoch.
+    again : str
+        Words for the call that continues a stopped training.
     """
     processes = state.processes
-    progress = progress if processes.is_first else SILENT
+    if not processes.is_first:
+        progress = SILENT
     checkpoints = Checkpoints(state, folder, progress=progress)
-    position = checkpoints.restore() if resume else Position()
-    # Takes back what was written after the checkpoint.
+    position = Position()
+    if resume:
+        position = checkpoints.restore()
+    # Rows that were written after the checkpoint are removed.
     _write_metrics(state, folder, position.metrics)
     with (
         stop_requests(processes.largest) as check_stop,
@@ -253,26 +297,30 @@ def open_training(
             # Still within `stop_requests`: a scheduler signals every process, and a second signal
             # may come.
             path = checkpoints.save(position)
-            processes.wait_for_all()  # a launcher may end the others when the first process has ended
-            kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
-            within = f" and {position.batch} batches" if position.batch else ""
-            raise kind(
+            # A launcher may end the other processes when the first has ended.
+            processes.wait_for_all()
+            error: type[TrainingInterrupted] = TrainingInterrupted
+            if stopped.signal == signal.SIGUSR1:
+                error = TrainingSuspended
+            raise error(
                 f"stopped by {stopped} after {position.epoch} of {state.settings.epochs} epochs"
-                f"{within}; saved as {path}. {again} continues as if nothing had happened."
+                f"{batches_within(position)}; saved as {path}. {again} continues as if nothing had "
+                "happened."
             ) from None
 
 
 def _n_samples_left(state: TrainerState, position: Position) -> int:
-    """Return how many samples are to be learned from until the last epoch ends."""
+    """Return the number of samples to learn from until the last epoch ends."""
     n_epochs = state.settings.epochs - position.epoch
     done = state.sampler.batches(position.epoch)[: position.batch]
     return n_epochs * len(state.data.training_rows) - sum(map(len, done))
 
 
 def _write_metrics(state: TrainerState, folder: Path, metrics: Sequence[MetricsRow]) -> None:
-    """Write ``metrics.csv``: floats with all digits, so that equal runs give equal files; unmeasured cells empty."""
+    """Write ``metrics.csv``, floats with all digits, so that equal runs give equal files."""
     if not state.processes.is_first:
         return
-    columns = None if metrics else ["epoch"]
-    rows = pd.DataFrame(metrics, columns=columns, dtype=object)
+    rows = pd.DataFrame(metrics, dtype=object)
+    if not metrics:
+        rows = pd.DataFrame(columns=["epoch"], dtype=object)
     write_text(folder / "metrics.csv", rows.to_csv(index=False, lineterminator="\n"))

@@ -1,4 +1,4 @@
-"""Optimisers and learning rates."""
+"""Build optimisers, and compute the learning rate of a step."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from neurocontrast.training.settings import TrainingSettings
 
 _MOMENTUM = 0.9
+"""Momentum where the settings have none."""
 _TRUST = 0.001
+"""Trust coefficient where the settings have none."""
 
 
 class ParameterGroup(TypedDict):
@@ -19,7 +21,7 @@ class ParameterGroup(TypedDict):
     params: list[nn.Parameter]
     weight_decay: NotRequired[float]
     factor: NotRequired[float]
-    """Part of the learning rate that the group has."""
+    """Learning rate of the group over the rate of the settings; 1 by default."""
 
 
 class _GroupOfLARS(TypedDict):
@@ -31,7 +33,7 @@ class _GroupOfLARS(TypedDict):
 
 
 class LARS(torch.optim.Optimizer):
-    """SGD with momentum whose steps are proportional to the norm of the weight they change.
+    """SGD with momentum and steps proportional to the norm of each weight.
 
     The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You,
     Gitman & Ginsburg 2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are
@@ -52,9 +54,13 @@ class LARS(torch.optim.Optimizer):
         super().__init__(parameters, {**defaults, "trust_coefficient": trust_coefficient})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(  # type: ignore[override]
+        self, closure: Callable[[], float] | None = None
+    ) -> float | None:
         """Change the weights by one step."""
-        loss = None if closure is None else torch.enable_grad()(closure)()
+        loss = None
+        if closure is not None:
+            loss = torch.enable_grad()(closure)()
         for group in cast(list[_GroupOfLARS], self.param_groups):
             for weight in group["params"]:
                 if weight.grad is not None:
@@ -79,28 +85,40 @@ class LARS(torch.optim.Optimizer):
 
 
 def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Return the optimiser that the settings name, over parameters or groups of them; see `set_learning_rate`."""
+    """Build the optimiser that the settings name.
+
+    Parameters
+    ----------
+    parameters : iterable
+        Parameters, or groups of parameters (`ParameterGroup`); see `set_learning_rate`.
+    settings : TrainingSettings
+        Name, learning rate, decay, momentum and precision.
+    """
     rate = settings.learning_rate
     decay = settings.weight_decay
-    momentum = _MOMENTUM if settings.momentum is None else settings.momentum
+    momentum = settings.momentum
+    if momentum is None:
+        momentum = _MOMENTUM
     if settings.optimizer == "lars":
-        trust = _TRUST if settings.trust_coefficient is None else settings.trust_coefficient
+        trust = settings.trust_coefficient
+        if trust is None:
+            trust = _TRUST
         return LARS(
             parameters, lr=rate, weight_decay=decay, momentum=momentum, trust_coefficient=trust
         )
-    # One pass over the weights, a third of the time; it would hide float16's gradients while they
-    # are scaled.
+    # Fused steps take a third of the time, and cannot see the scaled gradients of float16.
     fused = settings.precision != "16-mixed"
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
             parameters, lr=rate, weight_decay=decay, momentum=momentum, fused=fused
         )
-    optimizer = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
-    return optimizer(parameters, lr=rate, weight_decay=decay, fused=fused)
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=fused)
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=fused)
 
 
 def set_learning_rate(optimizer: Any, rate: float) -> None:
-    """Set the rate of the next step; a group of parameters with a `factor` has this part of it."""
+    """Set the learning rate of the next step, times the `factor` of each group of parameters."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("factor", 1.0)
 

@@ -1,4 +1,4 @@
-"""How far a training has come, and how its figures add up to a row of ``metrics.csv``."""
+"""Count epochs and batches of a training, and average figures for ``metrics.csv``."""
 
 import math
 from collections.abc import Mapping
@@ -10,19 +10,20 @@ MetricsRow = dict[str, float | None]
 
 @dataclass
 class Position:
-    """Count epochs and batches, and keep measurements; all other randomness is keyed by epoch and sample."""
+    """Progress of a training: finished epochs and batches, and their figures."""
 
     epoch: int = 0
-    """Epochs finished."""
+    """Number of finished epochs."""
     batch: int = 0
-    """Batches finished of the epoch under way."""
+    """Number of finished batches of the current epoch."""
     sums: dict[str, float] = field(default_factory=dict)
-    """Figures of that epoch, summed over its scans."""
+    """Figures of the current epoch, summed over scans."""
     sum_of_norms: float = 0.0
-    """Finite gradient norms of that epoch, summed over its steps."""
+    """Finite gradient norms of the current epoch, summed over steps."""
     n_norms: int = 0
+    """Number of finite gradient norms of the current epoch."""
     seconds: float = 0.0
-    """Time that the steps of that epoch took."""
+    """Time of the steps of the current epoch."""
     metrics: list[MetricsRow] = field(default_factory=list)
     """One row for each finished epoch."""
 
@@ -33,12 +34,12 @@ class Position:
             if name != "gradient_norm":
                 self.sums[name] = self.sums.get(name, 0.0) + value * n_scans
             elif math.isfinite(value):
-                # Float16's loss scaler skips a step whose gradient overflows.
+                # The loss scaler of float16 skips a step whose gradient overflows.
                 self.sum_of_norms += value
                 self.n_norms += 1
 
     def means(self, n_scans: int) -> MetricsRow:
-        """Return the mean figures of the epoch under way: of a scan, and of a step's gradient norm."""
+        """Return the means of the current epoch: figures over scans, gradient norm over steps."""
         row: MetricsRow = {}
         for name, total in self.sums.items():
             row[f"train_{name}"] = total / n_scans

@@ -1,9 +1,11 @@
-"""Which scans make each batch of an epoch: shuffled, of one group, or balanced over sites and metadata."""
+"""Draw the scans of each batch: shuffled, of one group, or balanced over sites and metadata."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.batches import even_batches
@@ -11,53 +13,69 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.settings import TrainingSettings
 
+_Value = TypeVar("_Value")
+
 Strata = list[list[list[int]]]
 """Rows by stratum and, within a stratum, by site."""
 
 MOST_REPEATS = 4
-"""Times that balanced sampling draws a scan in an epoch, at most."""
+"""Largest number of times that balanced sampling draws a scan in an epoch."""
 _SITES_TO_MEET = 3
+"""Sites of which a batch should have a scan in every stratum."""
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draws an epoch's batches from (seed, epoch) alone.
+    """Draw an epoch's batches from (seed, epoch) alone.
 
-    Every epoch has the same number of batches, of the same sizes, and a draw for each training
-    scan. Shuffled, or in batches of one group, each scan is drawn once. Balanced, a stratum has as
-    equal a part of the draws as `MOST_REPEATS` of each of its scans allow, and within a stratum a
-    site has; both are dealt out evenly to the batches. No batch has a scan twice.
+    Every epoch has the same number of batches, of the same sizes, and as many draws as training
+    scans. Shuffled, or in batches of one group, each scan is drawn once. Balanced, strata have
+    shares of the draws that are as equal as `MOST_REPEATS` draws of each scan allow, and so have
+    the sites of a stratum; strata and sites are dealt out evenly to the batches. No batch has a
+    scan twice.
     """
 
     rows: Sequence[int]
+    """Training rows."""
     batch_size: int
+    """Largest number of scans of a batch."""
     seed: int
     strata: Strata | None = None
+    """Rows to balance; None for no balance."""
     groups: Sequence[Sequence[int]] = ()
+    """Rows of each group for batches of one group; empty for mixed batches."""
 
     def batches(self, epoch: int) -> list[list[int]]:
         """Return the rows of each batch of an epoch."""
         if self.groups:
-            generator = derive_generator("grouped order", self.seed, epoch)
-            shuffled = [
-                [group[place] for place in generator.permutation(len(group))]
-                for group in self.groups
-            ]
-            found = [batch for group in shuffled for batch in even_batches(group, self.batch_size)]
-            return [found[place] for place in generator.permutation(len(found))]
+            return self._batches_of_groups(derive_generator("grouped order", self.seed, epoch))
         if self.strata is None:
-            order = derive_generator("order", self.seed, epoch).permutation(len(self.rows))
-            return even_batches([self.rows[place] for place in order], self.batch_size)
+            generator = derive_generator("order", self.seed, epoch)
+            return even_batches(_permuted(self.rows, generator), self.batch_size)
         return deal(
             self.strata, self._n_batches(), derive_generator("balanced order", self.seed, epoch)
         )
 
+    def _batches_of_groups(self, generator: np.random.Generator) -> list[list[int]]:
+        """Return batches of one group each, in random order."""
+        batches = []
+        for group in self.groups:
+            batches += even_batches(_permuted(group, generator), self.batch_size)
+        return _permuted(batches, generator)
+
     def occasion(self, epoch: int, batch: int) -> int:
-        """Return the key, besides the scan, of the views of a batch: the epoch, or where scans repeat the step."""
-        return epoch if self.strata is None else epoch * self._n_batches() + batch
+        """Return the key of a batch's views: the epoch, or the step where scans repeat."""
+        if self.strata is None:
+            return epoch
+        return epoch * self._n_batches() + batch
 
     def _n_batches(self) -> int:
         return len(even_batches(self.rows, self.batch_size))
+
+
+def _permuted(values: Sequence[_Value], generator: np.random.Generator) -> list[_Value]:
+    """Return values in random order."""
+    return [values[number] for number in generator.permutation(len(values))]
 
 
 def build_sampler(
@@ -70,90 +88,138 @@ def build_sampler(
 ) -> Sampler:
     """Return the sampler of the training rows that the settings ask for.
 
-    `traits` has what batches are balanced by, for all rows: floats (NaN where missing) or text
-    (None where missing).
+    Parameters
+    ----------
+    rows : sequence of int
+        Training rows.
+    traits : mapping
+        Column → values of all rows: floats (NaN where missing) or text (None where missing).
+    settings : TrainingSettings
+        Kind of sampling, columns and batch size.
+    seed : int
+        Seed of the order of scans.
+    names : sequence of str
+        Name of each row, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If there is a single site to balance, or groups are asked for by numbers.
+    DataError
+        If values are missing, or a group has one scan.
     """
     how = settings.sampling
     if how == "shuffle":
         return Sampler(rows, settings.batch_size, seed)
-    columns = [
-        *(() if how == "site-balanced" else settings.columns_of_strata),
-        *(["site"] * (how != "one-group")),
-    ]
-    table = pd.DataFrame({name: traits[name][list(rows)] for name in columns})
-    _check_known(table, how, [names[row] for row in rows])
+    values = {}
+    for column in _columns_of(settings):
+        values[column] = traits[column][list(rows)]
+    table = pd.DataFrame(values)
+    _check_known(table, how, list(map(names.__getitem__, rows)))
     if how == "one-group":
         return Sampler(rows, settings.batch_size, seed, groups=_groups_of(rows, table))
     if table["site"].nunique() == 1:
         raise ConfigError(
-            f"training.sampling: {how} needs at least two sites among the training scans, and all are of "
-            f"'{table['site'][0]}'. Set it to shuffle."
+            f"training.sampling: {how} needs at least two sites among the training scans, and all "
+            f"are of '{table['site'][0]}'. Set it to shuffle."
         )
-    strata = strata_of(table, n_bins=bins_for(table, batch_size=settings.batch_size))
-    of_rows = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata]
-    return Sampler(rows, settings.batch_size, seed, of_rows)
+    strata = []
+    for stratum in strata_of(table, n_bins=bins_for(table, batch_size=settings.batch_size)):
+        sites = []
+        for positions in stratum:
+            sites.append(list(map(rows.__getitem__, positions)))
+        strata.append(sites)
+    return Sampler(rows, settings.batch_size, seed, strata)
+
+
+def _columns_of(settings: TrainingSettings) -> list[str]:
+    """Return the columns by which scans are drawn."""
+    if settings.sampling == "site-balanced":
+        return ["site"]
+    columns = list(settings.columns_of_strata)
+    if settings.sampling != "one-group":
+        columns.append("site")
+    return columns
 
 
 def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
-    """Return the training rows of each combination of categories; refuse a row that is alone in its combination."""
+    """Return the training rows of each combination of categories; refuse a group of one row."""
     numbers = list(table.select_dtypes("float").columns)
     if numbers:
         raise ConfigError(
-            f"training.sampling_columns: one-group needs columns of categories, and {one_of(numbers)} holds numbers."
+            "training.sampling_columns: one-group needs columns of categories, and "
+            f"{one_of(numbers)} holds numbers."
         )
-    groups = {
-        key: [rows[place] for place in part.index]
-        for key, part in table.groupby(list(table.columns))
-    }
-    alone = [", ".join(map(str, key)) for key, group in groups.items() if len(group) < 2]
+    groups = []
+    alone = []
+    for key, members in table.groupby(list(table.columns)):
+        groups.append(list(map(rows.__getitem__, members.index)))
+        if len(members) < 2:
+            alone.append(", ".join(map(str, key)))
     if alone:
         raise DataError(
-            f"training.sampling: one-group needs two training scans of every combination of "
-            f"{' and '.join(table.columns)}. There is one of {one_of(alone)}. Leave these out with data.where, or join "
-            "groups."
+            "training.sampling: one-group needs two training scans of every combination of "
+            f"{' and '.join(table.columns)}. There is one of {one_of(alone)}. Leave these out with "
+            "data.where, or join groups."
         )
-    return list(groups.values())
+    return groups
 
 
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
-    """Refuse scans that belong to no stratum or site, all at once."""
-    unknown = {column: np.array(names)[table[column].isna()] for column in table}
-    problems = [
-        f"'{column}' is missing for {one_of(missing)}"
-        for column, missing in unknown.items()
-        if len(missing)
-    ]
+    """Refuse scans with missing values, all at once."""
+    problems = []
+    for column in table:
+        missing = np.array(names)[table[column].isna()]
+        if len(missing):
+            problems.append(f"'{column}' is missing for {one_of(missing)}")
     if problems:
         raise DataError(
             f"training.sampling: {how} needs {' and '.join(table.columns)} of every training scan. "
-            f"{'; '.join(problems)}. Fill this in, leave these scans out with data.where, or set training.sampling to "
-            "shuffle."
+            f"{'; '.join(problems)}. Fill this in, leave these scans out with data.where, or set "
+            "training.sampling to shuffle."
         )
 
 
 def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
-    """Return positions by stratum and site; a stratum is one category, or one bin of equal numbers, of every column."""
+    """Divide the rows of a table into strata, and each stratum into sites.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Column ``site``, and columns of numbers or categories.
+    n_bins : int
+        Bins, of equally many rows, into which numbers are divided.
+
+    Returns
+    -------
+    list
+        Row positions by stratum and site. A stratum has one category or bin of every column; all
+        rows are one stratum if there are only sites.
+    """
     levels = np.arange(1, n_bins) / n_bins
-    codes = {
-        name: np.searchsorted(np.quantile(values, levels), values, side="right")
-        if values.dtype.kind == "f"
-        else values
-        for name, values in table.items()
-    }
-    # A column of one value, where sites are all that is balanced.
-    strata = pd.DataFrame({**codes, "": 0}).groupby(["", *table.columns.drop("site")])
-    return [[list(cell.index) for _, cell in stratum.groupby("site")] for _, stratum in strata]
+    codes = table.assign(**{"": 0})
+    for name, values in table.items():
+        if values.dtype.kind == "f":
+            codes[name] = np.searchsorted(np.quantile(values, levels), values, side="right")
+    strata = []
+    for _, stratum in codes.groupby(["", *table.columns.drop("site")]):
+        sites = []
+        for _, rows in stratum.groupby("site"):
+            sites.append(list(rows.index))
+        strata.append(sites)
+    return strata
 
 
 def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
-    """Return how many bins, 2 to 10, leave each stratum a scan of every site (of three at most) in a batch."""
+    """Return the number of bins of numbers, 2 to 10.
+
+    Each stratum should have a scan of every site, of three sites at most, in a batch.
+    """
     columns = table.drop(columns="site")
     n_numbers = len(columns.select_dtypes("float").columns)
-    n_classes = (
-        len(columns.select_dtypes(exclude="float").drop_duplicates())
-        if n_numbers < columns.shape[1]
-        else 1
-    )
+    n_classes = 1
+    if n_numbers < columns.shape[1]:
+        n_classes = len(columns.select_dtypes(exclude="float").drop_duplicates())
     n_strata = batch_size / min(table["site"].nunique(), _SITES_TO_MEET)
     return min(max(int((n_strata / n_classes) ** (1 / max(n_numbers, 1)) + 1e-9), 2), 10)
 
@@ -165,44 +231,67 @@ def deal(
     *,
     most_repeats: int = MOST_REPEATS,
 ) -> list[list[int]]:
-    """Draw batches in which strata, and sites within them, are as even as `most_repeats` of each scan allow.
+    """Draw batches in which strata, and sites within strata, are as even as possible.
 
-    Each cell (a site of a stratum) gets a number of draws; the draws, cell after cell, are dealt
-    like cards, so that the numbers that two batches get of a cell, of a stratum and in all differ
-    by at most one. A cell's draws go round its scans in one random order, so that within a batch
-    none comes twice.
+    Each cell (a site of a stratum) gets a number of draws, which are dealt to the batches like
+    cards: two batches differ by at most one in their draws of a cell, of a stratum and in all. A
+    cell's draws go round its scans in one random order, so that no batch has a scan twice.
+
+    Parameters
+    ----------
+    strata : list
+        Rows by stratum and site.
+    n_batches : int
+        Number of batches.
+    generator : numpy.random.Generator
+        Source of the order.
+    most_repeats : int
+        Largest number of draws of a scan.
     """
     repeats = min(most_repeats, n_batches)
-    cells = [
-        [stratum[place] for place in generator.permutation(len(stratum))] for stratum in strata
-    ]
-    cells = [cells[place] for place in generator.permutation(len(cells))]
-    limits = [[repeats * len(rows) for rows in stratum] for stratum in cells]
-    n_draws = sum(len(rows) for stratum in cells for rows in stratum)
+    shuffled = []
+    for stratum in strata:
+        shuffled.append(_permuted(stratum, generator))
+    cells = _permuted(shuffled, generator)
+    limits = []
+    n_draws = 0
+    for stratum in cells:
+        limits.append([repeats * len(rows) for rows in stratum])
+        n_draws += sum(map(len, stratum))
     of_strata = equal_shares(list(map(sum, limits)), n_draws)
     batches: list[list[int]] = [[] for _ in range(n_batches)]
     first = 0
     for stratum, limit, n_of_stratum in zip(cells, limits, of_strata, strict=True):
         for rows, n_of_cell in zip(stratum, equal_shares(limit, n_of_stratum), strict=True):
-            order = generator.permutation(rows)
-            dealt = np.bincount(
-                np.arange(first, first + n_of_cell) % n_batches, minlength=n_batches
-            )
-            ends = np.cumsum(dealt)
-            drawn = np.resize(order, n_of_cell).tolist()
-            for place in np.flatnonzero(dealt).tolist():  # most batches get none of a small cell
-                batches[place] += drawn[ends[place] - dealt[place] : ends[place]]
+            _deal_cell(generator.permutation(rows), n_of_cell, batches, first=first)
             first += n_of_cell
-    shuffled = [[batch[place] for place in generator.permutation(len(batch))] for batch in batches]
-    return [shuffled[place] for place in generator.permutation(n_batches)]
+    mixed = []
+    for batch in batches:
+        mixed.append(_permuted(batch, generator))
+    return _permuted(mixed, generator)
+
+
+def _deal_cell(
+    order: npt.NDArray[np.int64], n_draws: int, batches: list[list[int]], *, first: int
+) -> None:
+    """Deal the draws of a cell to the batches, beginning after the draw number `first`."""
+    n_batches = len(batches)
+    dealt = np.bincount(np.arange(first, first + n_draws) % n_batches, minlength=n_batches)
+    ends = np.cumsum(dealt)
+    draws = np.resize(order, n_draws).tolist()
+    for number in np.flatnonzero(dealt).tolist():  # a small cell reaches few batches
+        batches[number] += draws[ends[number] - dealt[number] : ends[number]]
 
 
 def equal_shares(limits: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares that are as equal as their limits allow; what is left over goes to the first."""
+    """Divide a total into shares as equal as their limits allow; the first get the rest."""
     shares = [0] * len(limits)
     while left := total - sum(shares):
-        growing = [place for place, limit in enumerate(limits) if shares[place] < limit]
-        each = left // len(growing)
-        for place in growing if each else growing[:left]:
-            shares[place] = min(limits[place], shares[place] + max(each, 1))
+        growing = [number for number, limit in enumerate(limits) if shares[number] < limit]
+        step = left // len(growing)
+        if not step:
+            step = 1
+            growing = growing[:left]
+        for number in growing:
+            shares[number] = min(limits[number], shares[number] + step)
     return shares

@@ -1,4 +1,4 @@
-"""Signals that ask a training to stop, which it does where its state is whole."""
+"""Stop a training on a signal, at a point where its state can be saved."""
 
 import contextlib
 import signal
@@ -9,11 +9,11 @@ from types import FrameType
 from neurocontrast.exceptions import TrainingSuspended
 
 CheckStop = Callable[[], None]
-"""Raises `Stopped` where a signal has asked to stop."""
+"""Raises `Stopped` if a signal has asked to stop."""
 
 
 class Stopped(Exception):
-    """Training was asked to stop by `signal`; raised only where its state is whole."""
+    """A signal asked training to stop; raised only where the state can be saved."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
@@ -21,16 +21,20 @@ class Stopped(Exception):
 
 
 def _own(number: int) -> int:
-    """Return the signal of this process, on which a single process acts."""
+    """Return the signal of this process, for a run of one process."""
     return number
 
 
 @contextlib.contextmanager
 def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
-    """Note the first SIGINT, SIGTERM or SIGUSR1, and give a function that raises `Stopped` for it.
+    """Note the first SIGINT, SIGTERM or SIGUSR1, and give a function that raises `Stopped`.
 
-    A second signal acts at once. Given this process's signal, or 0, `agree` returns the one that
-    all processes act on. Outside the main thread signals stay as they are.
+    A second signal acts at once. Outside the main thread signals are not caught.
+
+    Parameters
+    ----------
+    agree : function
+        Takes this process's signal, or 0, and returns the signal that all processes act on.
     """
     noted = 0
     previous = dict[signal.Signals, "signal._HANDLER"]()
@@ -61,7 +65,7 @@ def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
 
 @contextlib.contextmanager
 def suspending() -> Iterator[None]:
-    """Let SIGUSR1, which would kill, end the process as one to be started again, where there is nothing to save."""
+    """End the process by `TrainingSuspended` on SIGUSR1, where there is nothing to save."""
 
     def suspend(number: int, frame: FrameType | None) -> None:
         del number, frame

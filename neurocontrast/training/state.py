@@ -1,4 +1,4 @@
-"""Model, optimiser and data of one training, put on their device."""
+"""State of a training: model, optimiser and data on their device."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from neurocontrast.training.sampling import Sampler
 from neurocontrast.training.settings import TrainingSettings
 
 StateDict = dict[str, object]
-"""State of a part of training by name, as PyTorch's ``state_dict`` returns it: tensors, numbers and text."""
+"""State of a part of a training, as PyTorch's ``state_dict``: tensors, numbers and text by name."""
 
 
 class Stateful(Protocol):
@@ -46,7 +46,7 @@ class Software:
     n_processes: int
 
     def changes_since(self, before: Mapping[str, object]) -> list[str]:
-        """Say, in words, how a checkpoint was written elsewhere."""
+        """List, in words, the differences from the software that wrote a checkpoint."""
         changes = []
         for field in fields(self):
             now = getattr(self, field.name)
@@ -56,18 +56,31 @@ class Software:
 
 
 class TrainerState:
-    """Model, optimiser and data of a training on their device, whatever its loss.
+    """Model, optimiser and data of a training on their device, for any loss.
 
-    `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself:
-    gradient caching passes backwards through the head once and through the encoder once a
-    micro-batch. `groups` are the parameters in groups, for `build_optimizer`, where not all are
-    trained alike.
+    Parameters
+    ----------
+    model : ContrastiveModel
+        Network and head.
+    data : TrainingData
+        Images and rows.
+    settings : TrainingSettings
+        Optimiser and hardware.
+    sampler : Sampler
+        Draws the batches of an epoch.
+    engine : Engine, optional
+        Processes of the run; started here by default.
+    groups : sequence of ParameterGroup, optional
+        Parameters by learning rate and decay; all parameters alike by default.
     """
 
     encoder: Any
+    """Encoder as Fabric runs it, replicated apart from the head: gradient caching passes backwards
+    through the head once, and through the encoder once a micro-batch."""
     head: Any
+    """Head as Fabric runs it."""
     views_total: torch.Tensor | None = None
-    """Sum of all views since this was None, on their device: not finite where a view is not."""
+    """Sum of a step's views on their device, not finite if any view is not; None before a step."""
 
     def __init__(
         self,
@@ -87,24 +100,26 @@ class TrainerState:
             self._ready_for_processes(model, settings)
         self.encoder = self._on_device(model.encoder)
         self.head = self._on_device(model.head)
-        parameters = model.parameters() if groups is None else groups
-        self.optimizer: Any = self.fabric.setup_optimizers(build_optimizer(parameters, settings))
+        optimizer = build_optimizer(groups or model.parameters(), settings)
+        self.optimizer: Any = self.fabric.setup_optimizers(optimizer)
         self.model = model
         self.data = data
         self.settings = settings
         self.sampler = sampler
 
     def _ready_for_processes(self, model: ContrastiveModel, settings: TrainingSettings) -> None:
-        """Let several processes have statistics in common, and wait for no gradient that never comes."""
-        if settings.sync_batchnorm:
-            synchronised = model if settings.micro_batch_size is None else model.head
-            synchronise(synchronised, on_gpu=self.fabric.device.type == "cuda")
+        """Prepare a model for several processes: common statistics, no weights without gradient."""
+        on_gpu = self.fabric.device.type == "cuda"
+        if settings.sync_batchnorm and settings.micro_batch_size is None:
+            synchronise(model, on_gpu=on_gpu)
+        elif settings.sync_batchnorm:
+            synchronise(model.head, on_gpu=on_gpu)
         # DistributedDataParallel waits for the gradient of every weight that may have one.
         for parameter in model.encoder.unread_parameters():
             parameter.requires_grad_(False)
 
     def _on_device(self, module: nn.Module) -> nn.Module:
-        """Put a part of the model on the device, replicated where its gradients are averaged."""
+        """Put a part of the model on the device, replicated if the part has weights."""
         if next(module.parameters(), None) is None:
             return self.fabric.to_device(module)
         return self.fabric.setup_module(module)
@@ -126,9 +141,9 @@ class TrainerState:
         return contextlib.closing(on_device())
 
     def send(self, images: Any) -> Any:
-        """Send the images of a batch, or the pair of them, to the device, which is not waited for.
+        """Send the images of a batch, or a pair of images, to the device, without waiting.
 
-        From pinned memory alone a copy to a GPU runs beside the computation.
+        A copy to a GPU runs beside the computation only from pinned memory.
         """
         if self.fabric.device.type != "cuda":
             return self.fabric.to_device(images)
@@ -140,12 +155,12 @@ class TrainerState:
     def divided(
         self, batches: Sequence[Sequence[int]]
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
-        """Give this process's share of batches that only measure; whole ones where statistics need them whole."""
+        """Give this process's share of batches that measure, whole if statistics are not common."""
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)
 
     def seen(self, images: Any) -> Any:
-        """Return the channels of images that the network sees; views alone are made of any further ones."""
+        """Return the channels that the network reads; further channels only help to make views."""
         if not self.is_pair:
             return images[:, : self.model.encoder.n_channels]
         channels = []
@@ -155,30 +170,30 @@ class TrainerState:
 
     @property
     def seed(self) -> int:
-        """Seed of all that is random in the training, which is that of the order of samples."""
+        """Seed of the order of samples, of dropout and of further random choices."""
         return self.sampler.seed
 
     @property
     def is_pair(self) -> bool:
-        """Whether two encoders are trained, each on samples of its own."""
+        """Whether two encoders are trained, each on samples of another kind."""
         return len(self.model.halves) > 1
 
     def names_of(self, rows: torch.Tensor) -> list[str]:
         """Return the names of the samples of a batch."""
-        return [self.data.names[row] for row in rows.tolist()]
+        return list(map(self.data.names.__getitem__, rows.tolist()))
 
     def state_dict(self) -> StateDict:
-        """Return everything that training changes, for a checkpoint."""
+        """Return the state of all parts that training changes, for a checkpoint."""
         state: StateDict = {}
-        for name, part in self._parts().items():
-            state[name] = part.state_dict()
+        for name, component in self._parts().items():
+            state[name] = component.state_dict()
         state["software"] = asdict(self.software())
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Continue from a state of before."""
-        for name, part in self._parts().items():
-            part.load_state_dict(state[name])
+        """Continue from the state of a checkpoint."""
+        for name, component in self._parts().items():
+            component.load_state_dict(state[name])
 
     def _parts(self) -> dict[str, Stateful]:
         return {
@@ -188,10 +203,10 @@ class TrainerState:
         }
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Refuse a view of the samples that is not finite, by name; here there are no views."""
+        """Refuse a view that is not finite, naming the sample; does nothing without views."""
 
     def software(self) -> Software:
-        """Return versions and counts that the bits of a result depend on."""
+        """Return versions and counts that the last bits of weights depend on."""
         return Software(
             torch=str(torch.__version__),
             device=self.fabric.device.type,
@@ -201,7 +216,10 @@ class TrainerState:
 
 
 class ContrastiveState(TrainerState):
-    """A contrastive training on its device: model and optimiser, views, and a loss that is fitted already."""
+    """State of a contrastive training: model, optimiser, views, and a fitted loss.
+
+    Parameters are as in `TrainerState`, and a loss and its views.
+    """
 
     def __init__(
         self,
@@ -226,16 +244,18 @@ class ContrastiveState(TrainerState):
         self.views = views
         # Views are checked with the figures of a step, so that the device is waited for once.
         self._unchecked_views = getattr(views, "unchecked", views)
-        self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
+        self.metadata = {}
+        for name, column in data.metadata.items():
+            self.metadata[name] = column.to(device)
         if self.processes.size > 1:
             self._pass_one_sample()
 
     def _pass_one_sample(self) -> None:
-        """Pass one sample backwards without a step, so that a resumed run sums gradients in the same order.
+        """Pass one sample backwards without a step, so that a resumed run sums in the same order.
 
         DDP keeps all gradients in one bucket until its first backward pass has shown their order.
-        The sum of three or more processes depends on the layout, so that without this pass the
-        first step of a resumed run would round otherwise.
+        The sum over three or more processes depends on the layout: without the pass, the first step
+        of a resumed run would be rounded differently.
         """
         with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
             for _, images in batches:
@@ -244,9 +264,23 @@ class ContrastiveState(TrainerState):
         self.optimizer.zero_grad(set_to_none=True)
 
     def encode_views(self, images: Any, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
-        """Return the features of both views, (2, n, n_features), from one network, or each from its own.
+        """Compute the features of both views, by one network or by one each.
 
         The sum of the views is added to `views_total`.
+
+        Parameters
+        ----------
+        images : tensor, or pair of tensors
+            Samples of a batch.
+        rows : tensor of int (n,)
+            Rows of the samples, whose names are keys of the views.
+        epoch : int
+            Key of the views.
+
+        Returns
+        -------
+        tensor (2, n, n_features)
+            Features of the first and of the second views, float32.
         """
         with torch.no_grad():
             views = self._unchecked_views(images, self.names_of(rows), epoch=epoch)
@@ -254,29 +288,40 @@ class ContrastiveState(TrainerState):
             if self.views_total is not None:
                 sums.append(self.views_total)
             self.views_total = torch.stack(sums).sum()
-            both = views if self.is_pair else torch.cat(views)
+            both: Any = views
+            if not self.is_pair:
+                both = torch.cat(views)
         features: torch.Tensor = self.encoder(both)
         return features.float().unflatten(0, (2, -1))
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Read samples again, and refuse a view that is not finite where the image is, by name."""
+        """Read samples again, and refuse a view that is not finite, naming the sample."""
         size = self.settings.micro_batch_size or len(rows)
-        parts = [part.tolist() for part in rows.split(size)]
-        with self.read(parts) as reading:
+        with self.read([batch.tolist() for batch in rows.split(size)]) as reading:
             for numbers, images in reading:
                 self.views(images, self.names_of(numbers), epoch=epoch)
 
     def project(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return both views' embeddings of features (2, n, n_features)."""
+        """Map the features (2, n, n_features) of both views to embeddings, (n, d) each."""
         z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
         return z1, z2
 
     def metadata_of(
         self, rows: torch.Tensor, features: torch.Tensor
     ) -> dict[str, torch.Tensor] | None:
-        """Return the columns of a batch with features (2, n, n_features), or None if the objective asks for none."""
+        """Return the columns of a batch that the loss reads; None if the loss reads none.
+
+        Parameters
+        ----------
+        rows : tensor of int (n,)
+            Rows of the batch.
+        features : tensor (2, n, n_features)
+            Features of both views, which some losses read as a column.
+        """
         on_device = rows.to(self.fabric.device, non_blocking=True)
-        columns = {name: column[on_device] for name, column in self.metadata.items()}
+        columns = {}
+        for name, column in self.metadata.items():
+            columns[name] = column[on_device]
         if self.objective.reads_features:
             columns["features"] = features.detach().transpose(0, 1).flatten(1)
         return columns or None
@@ -286,7 +331,7 @@ class ContrastiveState(TrainerState):
 
 
 def _twice(images: Any) -> Any:
-    """Return samples, or pairs of samples, twice: statistics need two values."""
+    """Repeat samples, or pairs of samples: statistics need two values."""
     if isinstance(images, tuple):
         return tuple(map(_twice, images))
     return torch.cat([images, images])
@@ -294,7 +339,7 @@ def _twice(images: Any) -> Any:
 
 @contextlib.contextmanager
 def deterministic() -> Iterator[None]:
-    """Ask PyTorch for deterministic algorithms, where it has them, and put its switches back."""
+    """Use PyTorch's deterministic algorithms, as far as there are any, until the block ends."""
     was_on = torch.are_deterministic_algorithms_enabled()
     warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
     switches: Any = torch.utils.deterministic

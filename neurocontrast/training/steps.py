@@ -1,18 +1,19 @@
-"""One step of training: from the images of a batch to changed weights and its figures.
+"""Take a step of training: from the images of a batch to changed weights and figures.
 
 A batch that does not fit the device passes in micro-batches. A contrastive loss compares every pair
-of a batch, so gradients of smaller batches do not add up to that of a large one. Gradient caching
-(Gao, Zhang, Han & Callan 2021):
+of a batch, so gradients of smaller batches do not add up to the gradient of a large batch. Gradient
+caching (Gao, Zhang, Han & Callan 2021):
 
-1. encode micro-batch after micro-batch without graph; only the features are kept;
-2. on the features of the whole batch, compute head and loss, and ∂L/∂features with them;
-3. encode each micro-batch again, with graph, and back-propagate its part of ∂L/∂features.
+1. encode micro-batch after micro-batch without graph, and keep only the features;
+2. compute head and loss on the features of the whole batch, and the gradient ∂L/∂features;
+3. encode each micro-batch again, with graph, and back-propagate its rows of ∂L/∂features.
 
-Of several processes, the head's gradients are averaged in 2, the encoder's with the last
-micro-batch of 3. The result is exact for whatever treats samples one by one. Head and loss see the
-whole batch; an encoder's BatchNorm sees a micro-batch (both its views) at a time. Both passes use
-the same statistics; the running ones move in the second pass alone. Randomness is keyed, so views
-and dropout are the same in both passes. Memory: one micro-batch's graph.
+With several processes, gradients of the head are averaged in step 2, gradients of the encoder with
+the last micro-batch of step 3. The result is exact for layers that treat samples one by one. Head
+and loss see the whole batch; an encoder's BatchNorm sees one micro-batch, both views of its
+samples, at a time. Both passes use the same statistics; running statistics move in the second pass
+alone. Randomness is keyed, so that views and dropout are equal in both passes. Memory holds the
+graph of one micro-batch.
 """
 
 import contextlib
@@ -34,24 +35,24 @@ from neurocontrast.training.position import Position
 from neurocontrast.training.state import ContrastiveState, TrainerState
 
 _VIEWS = "views"
-"""Key of the sum of a step's views, which is no figure of the step."""
+"""Key of the sum of a step's views, which is read with the figures and is none of them."""
 _ADVICE = "lower training.learning_rate or raise objective.temperature"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of an epoch, whose micro-batches are read one after the other."""
+    """Batch of an epoch, whose micro-batches are read one after the other."""
 
     rows: Sequence[int]
-    """Rows of the whole batch, of all processes."""
+    """Rows of the whole batch, over all processes."""
     parts: list[list[int]]
     """Micro-batches of this process."""
     is_cached: bool
     """Whether gradients are cached, for which all micro-batches are read twice."""
     n_batches: int
-    """Batches of the epoch."""
+    """Number of batches of the epoch."""
     images: Iterator[tuple[Tensor, Tensor]]
-    """Reads rows and images of the micro-batches in their order, twice where gradients are cached."""
+    """Yields rows and images of the micro-batches in order, twice if gradients are cached."""
 
     @property
     def share(self) -> Tensor:
@@ -61,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Contrasted:
-    """Loss of a batch, and the embeddings and metadata that the loss is of."""
+    """Loss of a batch, with the embeddings and metadata behind the loss."""
 
     loss: Tensor
     z1: Tensor
@@ -72,25 +73,40 @@ class Contrasted:
 def parts_of(
     batch: Sequence[int], micro_batch_size: int | None, *, n_fewest: int = 1
 ) -> list[list[int]]:
-    """Divide a batch into micro-batches of nearly equal size, in order; none is smaller than `n_fewest`."""
-    n_parts = 1 if micro_batch_size is None else -(-len(batch) // micro_batch_size)
+    """Divide a batch, in order, into micro-batches of nearly equal size.
+
+    Parameters
+    ----------
+    batch : sequence of int
+        Rows of the batch.
+    micro_batch_size : int or None
+        Largest number of rows of a micro-batch; None for one micro-batch.
+    n_fewest : int
+        Smallest number of rows of a micro-batch, which goes before the largest.
+    """
+    n_parts = 1
+    if micro_batch_size is not None:
+        n_parts = -(-len(batch) // micro_batch_size)
     n_parts = max(1, min(n_parts, len(batch) // n_fewest))
-    return [part.tolist() for part in np.array_split(np.asarray(batch), n_parts)]
+    return list(map(np.ndarray.tolist, np.array_split(np.asarray(batch), n_parts)))
 
 
 def open_batches(
     state: TrainerState, batches: Sequence[Sequence[int]], *, n_done: int = 0
 ) -> Generator[Batch, None, None]:
-    """Yield the batches of an epoch after the first `n_done`; images are read ahead until this is closed."""
+    """Yield the batches of an epoch after the first `n_done`, and read images ahead.
+
+    Threads that read ahead end when the generator is closed.
+    """
     micro = state.settings.micro_batch_size
-    # Each encoder of two sees a sample once, and statistics need two values.
+    # Each of two encoders sees a sample once, and statistics need two values.
     n_fewest = len(state.model.halves)
     parts_of_all = []
     is_cached = []
     passes = []
     for rows in batches[n_done:]:
         parts = parts_of(state.processes.share(rows), micro, n_fewest=n_fewest)
-        # All processes must go the same way: where the share of any is more than a micro-batch.
+        # All processes must cache gradients if the share of any exceeds a micro-batch.
         is_larger = micro is not None and -(-len(rows) // state.processes.size) > micro
         parts_of_all.append(parts)
         is_cached.append(is_larger)
@@ -103,7 +119,7 @@ def open_batches(
 
 
 def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
-    """Set the learning rate of a step, and forget the gradients of the step before."""
+    """Set the learning rate of a step, and clear the gradients of the previous step."""
     rate = learning_rate_of(
         position.epoch, state.settings, batch=position.batch, n_batches=batch.n_batches
     )
@@ -113,9 +129,9 @@ def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
 
 
 def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) -> dict[str, float]:
-    """Change the weights by the loss of a batch, and return its figures.
+    """Change the weights by the contrastive loss of a batch, and return the batch's figures.
 
-    `position` is that of the batch; the caller counts the batch afterwards.
+    The caller counts the batch in `position` afterwards.
     """
     begin_step(state, batch, position)
     if batch.is_cached:
@@ -132,7 +148,7 @@ def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) 
 
 
 def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Add the gradient of a batch that passes the encoder at once to the weights'."""
+    """Back-propagate the loss of a batch that passes the encoder at once."""
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
         features = state.encode_views(images, rows, epoch=occasion)
@@ -141,6 +157,7 @@ def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position)
 
 
 def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -> Contrasted:
+    """Compute the loss of features (2, n, n_features), and back-propagate to them."""
     z1, z2 = state.project(features)
     metadata = state.metadata_of(rows, features)
     loss = state.objective(z1, z2, metadata)
@@ -150,14 +167,14 @@ def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -
 
 
 def _backward_in_parts(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Add the gradient of a batch to the weights', micro-batch by micro-batch."""
+    """Back-propagate the loss of a batch by gradient caching, micro-batch by micro-batch."""
     rows = []
     kept = []
     with torch.no_grad(), still_statistics(state.model.encoder):
-        for part in range(len(batch.parts)):
+        for number in range(len(batch.parts)):
             numbers, images = next(batch.images)
             rows.append(numbers)
-            with drawing(state, position, part) as occasion:
+            with drawing(state, position, number) as occasion:
                 kept.append(state.encode_views(images, numbers, epoch=occasion))
             del images
     features = torch.cat(kept, dim=1).requires_grad_()
@@ -168,10 +185,10 @@ def _backward_in_parts(state: ContrastiveState, batch: Batch, position: Position
         features.grad /= scaler.scale(features.new_ones(()))  # a tensor: nothing is waited for
     gradients = features.grad.split(list(map(len, rows)), dim=1)
     last = len(gradients) - 1
-    for part, gradient in enumerate(gradients):
+    for number, gradient in enumerate(gradients):
         numbers, images = next(batch.images)
-        with state.fabric.no_backward_sync(state.encoder, enabled=part < last):
-            with drawing(state, position, part) as occasion:
+        with state.fabric.no_backward_sync(state.encoder, enabled=number < last):
+            with drawing(state, position, number) as occasion:
                 again = state.encode_views(images, numbers, epoch=occasion)
             del images
             state.fabric.backward(again, gradient)
@@ -180,20 +197,36 @@ def _backward_in_parts(state: ContrastiveState, batch: Batch, position: Position
 
 @contextlib.contextmanager
 def drawing(state: TrainerState, position: Position, part: int = 0) -> Iterator[int]:
-    """Draw what is random in the network, such as dropout, from the step's own seed; leave the global state.
+    """Seed the network's random choices, such as dropout, by the step, within the block.
 
-    Gives the key, besides the sample, of the step's views.
+    PyTorch's global random state is restored at the end.
+
+    Parameters
+    ----------
+    state : TrainerState
+        The training.
+    position : Position
+        Epoch and batch of the step.
+    part : int
+        Number of the micro-batch.
+
+    Yields
+    ------
+    int
+        Key of the step's views, besides the sample.
     """
-    device = state.fabric.device
     keys = state.seed, position.epoch, position.batch, part, state.fabric.global_rank
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    devices = []
+    if state.fabric.device.type == "cuda":
+        devices.append(state.fabric.device)
+    with torch.random.fork_rng(devices=devices):
         torch.manual_seed(derive_seed("network", *keys))
         yield state.sampler.occasion(position.epoch, position.batch)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Loss of a batch whose gradients the weights have, and the outputs that the loss is of."""
+    """Loss of a batch after back-propagation, with the outputs behind the loss."""
 
     loss: Tensor
     outputs: Tensor
@@ -205,9 +238,25 @@ class Outcome:
 def change_weights(
     state: TrainerState, batch: Batch, position: Position, outcome: Outcome, *, advice: str
 ) -> dict[str, float]:
-    """Change the weights, unless loss or gradient is not finite; return the figures of the batch.
+    """Change the weights by their gradients, and return the figures of the batch.
 
-    A refusal names the samples whose outputs are not finite, and ends with `advice`.
+    Parameters
+    ----------
+    state : TrainerState
+        The training.
+    batch : Batch
+        The batch.
+    position : Position
+        Epoch and batch, for messages.
+    outcome : Outcome
+        Loss and outputs of the batch.
+    advice : str
+        End of the message if the loss is not finite.
+
+    Raises
+    ------
+    TrainingError
+        If loss or gradient is not finite, naming the samples whose outputs are not finite.
     """
     norm = state.fabric.clip_gradients(
         state.model,
@@ -240,10 +289,13 @@ def _refuse_infinite(
     advice: str,
 ) -> None:
     """Refuse a loss or gradient that is not finite, and name the samples."""
-    # A loss scaler skips steps with infinite gradients itself.
-    needed = ("loss",) if state.settings.precision == "16-mixed" else ("loss", "gradient_norm")
-    wrong = next((name for name in needed if not math.isfinite(figures[name])), None)
-    if wrong is None:
+    # A loss scaler skips steps with infinite gradients.
+    checks_gradient = state.settings.precision != "16-mixed"
+    if not math.isfinite(figures["loss"]):
+        wrong = "loss"
+    elif checks_gradient and not math.isfinite(figures["gradient_norm"]):
+        wrong = "gradient_norm"
+    else:
         return
     rows = of_all_processes(batch.share.to(outputs.device))
     is_finite = of_all_processes(outputs).isfinite().all(dim=1).tolist()

@@ -1,4 +1,4 @@
-"""Supervised training of an encoder with a linear head: classes by cross-entropy, numbers by squared error."""
+"""Train an encoder with a linear head: classes by cross-entropy, numbers by squared error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ from neurocontrast.training.validation import reestimate
 
 @dataclass(frozen=True)
 class SupervisedResult:
-    """Predictions of a trained network for the tested samples, and the figures of its training."""
+    """Predictions of a trained network for tested samples, and figures of its training."""
 
     predictions: npt.NDArray[np.float64]
     """Probabilities (n_samples, n_classes), or numbers (n_samples,)."""
     metrics: list[MetricsRow]
     """One row an epoch."""
     best_epoch: int
-    """The epoch whose weights predict; 0 where no epoch was better than the weights that training began with."""
+    """Epoch whose weights predict; 0 if no epoch was better than the first weights."""
     best_loss: float | None = None
-    """Loss of these weights on the validation samples; None without any."""
+    """Loss of the best epoch on the validation samples; None without validation samples."""
 
 
 def fit_supervised(
@@ -48,13 +48,36 @@ def fit_supervised(
     title: str = "Fine-tuning",
     progress: Progress = SILENT,
 ) -> SupervisedResult:
-    """Train an encoder in place with a linear head, and predict other samples with the weights of the best epoch.
+    """Train an encoder in place with a linear head, and predict other samples.
 
-    The best epoch is chosen on the validation rows of `data`; without any it is the last.
-    `pretrained` keeps the weights in reach, by rates for each block and the statistics of
-    pretraining. `seed` names the order of the samples; `view` makes the random view that is shown
-    in place of a sample. Training continues from the newest checkpoint in `folder`, where
-    ``metrics.csv`` is written too.
+    The weights of the best epoch predict, by the loss on the validation rows; without validation
+    rows, the weights of the last epoch. Training continues from the newest checkpoint in `folder`.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Network, pretrained or with random weights.
+    labels : Labels
+        True labels of all samples.
+    data : TrainingData
+        Images, and rows of training and validation.
+    test_rows : sequence of int
+        Rows to predict.
+    settings : FinetuneSettings
+        Epochs, learning rates and patience.
+    pretrained : bool
+        Whether weights are kept near the pretrained ones, by a rate for each block and by the
+        statistics of pretraining.
+    seed : int
+        Seed of the order of samples.
+    folder : Path
+        Folder of ``metrics.csv`` and ``checkpoints/``.
+    view : callable, optional
+        Makes the random view that is shown in place of a sample.
+    title : str
+        Title of the bar of progress.
+    progress : Progress
+        Receives progress messages.
     """
     head = ProjectionHead(encoder.n_features, [labels.n_classes or 1], norm="batch")
     state = SupervisedState(
@@ -92,7 +115,7 @@ def fit_supervised(
 
 
 def supervised_step(state: SupervisedState, batch: Batch, position: Position) -> dict[str, float]:
-    """Change the weights by the loss of a batch, and return its figures."""
+    """Change the weights by the supervised loss of a batch, and return the batch's figures."""
     begin_step(state, batch, position)
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
@@ -104,7 +127,7 @@ def supervised_step(state: SupervisedState, batch: Batch, position: Position) ->
 
 
 def _measure(state: SupervisedState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Estimate statistics again where they are those of batches, and return the loss on the validation rows."""
+    """Measure the loss on the validation rows, from scratch after re-estimating statistics."""
     if not state.pretrained:
         reestimate(state, state.model, after_batch=after_batch)
     loss = state.validation_loss(after_batch)

@@ -1,4 +1,4 @@
-"""Model, labels and data of supervised training on their device, and how the linear head begins."""
+"""State of a supervised training: model, labels and data on their device, and the best epoch."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ View = Callable[..., Tensor]
 ADVICE = "lower finetune.learning_rate, or set finetune.warmup_epochs or finetune.clip_norm"
 _LEAST_SHARE = 1e-6
 _PENALTIES = (5, 4, 3, 2, 1, 0)
-"""Powers of ten of the penalties that are tried for the probe that the head begins as, the strongest first."""
+"""Powers of ten of the penalties of the probe with which the head begins, the strongest first."""
 _PENALTY = 3
-"""Power of ten of the penalty where no validation rows choose one."""
+"""Power of ten of the penalty without validation rows to choose by."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class BestEpoch:
     """Weights with the lowest loss on the validation samples so far."""
 
     epoch: int
-    """Number of epochs behind them; 0 before the first."""
+    """Number of epochs after which the weights were taken; 0 before the first."""
     loss: float
     weights: dict[str, Tensor]
 
@@ -55,17 +55,20 @@ class BestEpoch:
 def parameter_groups(
     model: ContrastiveModel, settings: FinetuneSettings, *, pretrained: bool
 ) -> list[ParameterGroup]:
-    """Return the parameters in groups with the `factor` of their rate, the head's first.
+    """Group parameters by the factor of their learning rate, the head first.
 
-    The last block of L has the factor f of the settings, block l has f · d^(L - l) with the decay d
-    (Howard & Ruder 2018, section 3.2, where d is 1 / 2.6 for each layer of a text model).
+    Of L blocks, the last has the factor f of the settings, and block l has f · d^(L - l) with the
+    decay d (Howard & Ruder 2018, section 3.2, with d = 1 / 2.6 for each layer of a text model).
+    From scratch, all parameters have the factor 1.
     """
     if not pretrained:
         return [{"params": list(model.parameters()), "factor": 1.0}]
     groups: list[ParameterGroup] = [{"params": list(model.head.parameters()), "factor": 1.0}]
     blocks = model.encoder.features.children_of_blocks()
     for depth, block in enumerate(reversed(blocks)):
-        parameters = [parameter for layer in block for parameter in layer.parameters()]
+        parameters: list[nn.Parameter] = []
+        for layer in block:
+            parameters += layer.parameters()
         if parameters:
             factor = settings.encoder_factor * settings.layer_decay**depth
             groups.append({"params": parameters, "factor": factor})
@@ -73,7 +76,25 @@ def parameter_groups(
 
 
 class SupervisedState(TrainerState):
-    """Model, labels and data of supervised training on their device, and the weights of the best epoch so far."""
+    """State of a supervised training: model, labels, data, and the best epoch so far.
+
+    Parameters
+    ----------
+    model : ContrastiveModel
+        Encoder with a linear head.
+    labels : Labels
+        True labels of all samples.
+    data : TrainingData
+        Images, and rows of training and validation.
+    view : callable or None
+        Makes the random view of a sample; None shows samples as they are.
+    settings : FinetuneSettings
+        Learning rates and patience.
+    pretrained : bool
+        Whether the encoder is pretrained.
+    seed : int
+        Seed of the order of samples.
+    """
 
     def __init__(
         self,
@@ -90,7 +111,9 @@ class SupervisedState(TrainerState):
         of_loop = settings.of_loop
         sampler = data.sampler(of_loop, seed, n_encoders=len(model.halves))
         super().__init__(model, data, settings=of_loop, sampler=sampler, groups=groups)
-        self.normalise, self.linear = (cast(Any, layer) for layer in model.head.children())
+        normalise, linear = model.head.children()
+        self.normalise: Any = normalise
+        self.linear: Any = linear
         self.labels = labels
         self.view = view
         self.patience = settings.patience
@@ -125,10 +148,10 @@ class SupervisedState(TrainerState):
         self.linear.bias.copy_(bias)
 
     def begin(self) -> None:
-        """Standardise the features that the head of a pretrained encoder sees, and begin the head as a probe of them.
+        """Begin the head of a pretrained encoder as a probe of standardised features.
 
-        The probe is fitted to the training rows; of several penalties the one that predicts the
-        validation rows best is kept. From scratch, features are standardised by batches.
+        The probe is fitted to the training rows, with the penalty that predicts the validation rows
+        best. From scratch, nothing is done: features are standardised by batches.
         """
         if not self.pretrained:
             return
@@ -156,8 +179,7 @@ class SupervisedState(TrainerState):
         penalty: float,
     ) -> None:
         """Begin the head as a ridge regression of numbers."""
-        # Not at the top: only this one of all trainings needs scikit-learn.
-        from sklearn.linear_model import Ridge
+        from sklearn.linear_model import Ridge  # no other training needs scikit-learn
 
         ridge = Ridge(alpha=penalty).fit(features, in_training)
         _copy_rows(self.linear.weight, slice(None), ridge.coef_[None])
@@ -170,7 +192,7 @@ class SupervisedState(TrainerState):
         *,
         inverse_penalty: float,
     ) -> None:
-        """Begin the outputs of the classes that occur as a logistic regression."""
+        """Begin the head as a logistic regression of the classes among the training rows."""
         from sklearn.linear_model import LogisticRegression
 
         logistic = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(features, in_training)
@@ -184,14 +206,14 @@ class SupervisedState(TrainerState):
         _copy_rows(self.linear.bias, rows, bias)
 
     def train(self) -> None:
-        """Put the model in training mode; a pretrained one keeps its statistics of batch normalisation."""
+        """Put the model in training mode, a pretrained one with frozen batch normalisation."""
         super().train()
         if self.pretrained:
             for layer in layers_of(self.model):
                 layer.eval()
 
     def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
-        """Return the head's outputs (n, n_out) of a view of each sample."""
+        """Compute the head's outputs (n, n_out) for a view of each sample."""
         seen = images
         if self.view is not None:
             with torch.no_grad():
@@ -200,7 +222,7 @@ class SupervisedState(TrainerState):
         return outputs
 
     def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        """Return the mean loss of outputs."""
+        """Compute the mean cross-entropy, or squared error, of outputs (n, n_out)."""
         values = self.values[rows.to(self.values.device, non_blocking=True)]
         if self.labels.n_classes is None:
             return mse_loss(outputs[:, 0], values)
@@ -209,21 +231,25 @@ class SupervisedState(TrainerState):
     def _outputs(
         self, rows: Sequence[int], after_batch: CheckStop | None = None, *, head: bool = True
     ) -> Tensor:
-        """Return the outputs for un-augmented samples in evaluation mode, or their features without the head."""
+        """Compute outputs of samples without views, or features if not `head`."""
         size = self.settings.batch_size
-        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        batches = []
+        for start in range(0, len(rows), size):
+            batches.append(rows[start : start + size])
         outputs = []
         self.model.eval()
         with torch.no_grad(), self.read(batches) as reading:
             for _, images in reading:
-                features = self.encoder(self.seen(images)).float()
-                outputs.append(self.head(features).float() if head else features)
+                of_batch = self.encoder(self.seen(images)).float()
+                if head:
+                    of_batch = self.head(of_batch).float()
+                outputs.append(of_batch)
                 if after_batch is not None:
                     after_batch()
         return torch.cat(outputs)
 
     def validation_loss(self, after_batch: CheckStop | None = None) -> float | None:
-        """Return the loss on the validation rows; None without any."""
+        """Compute the loss on the validation rows; None without validation rows."""
         rows = self.data.validation_rows
         if not len(rows):
             return None
@@ -235,7 +261,7 @@ class SupervisedState(TrainerState):
         return loss
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
-        """Keep a copy of the weights where the loss is lower than ever."""
+        """Keep a copy of the weights if the loss is lower than ever before."""
         if loss is None or (self.best is not None and not loss < self.best.loss):
             return
         weights = {}
@@ -244,19 +270,19 @@ class SupervisedState(TrainerState):
         self.best = BestEpoch(epoch + 1, loss, weights)
 
     def take_best(self) -> BestEpoch | None:
-        """Go back to the weights of the best epoch, and return it; None without validation rows."""
+        """Restore the weights of the best epoch, and return them; None without validation rows."""
         if self.best is not None:
             self.model.load_state_dict(self.best.weights)
         return self.best
 
     def is_over(self, rows: Sequence[MetricsRow]) -> bool:
-        """Return whether the loss on the validation rows has not become lower for as many epochs as the patience."""
+        """Tell whether the validation loss has not fallen for as many epochs as the patience."""
         if self.patience is None or self.best is None:
             return False
         return len(rows) - self.best.epoch >= self.patience
 
     def predict(self, rows: Sequence[int], after_batch: CheckStop) -> npt.NDArray[np.float64]:
-        """Return probabilities (n, n_classes), or numbers (n,), of un-augmented samples."""
+        """Predict probabilities (n, n_classes), or numbers (n,), of samples without views."""
         outputs = self._outputs(rows, after_batch).double()
         if not outputs.isfinite().all():
             raise TrainingError(
@@ -267,15 +293,20 @@ class SupervisedState(TrainerState):
         return outputs[:, 0].cpu().numpy() * self.scale[1] + self.scale[0]
 
     def state_dict(self) -> StateDict:
-        """Return everything that training changes, for a checkpoint."""
-        best = None if self.best is None else dict(vars(self.best))
-        return {**super().state_dict(), "best": best}
+        """Return the state of all parts that training changes, for a checkpoint."""
+        state = super().state_dict()
+        state["best"] = None
+        if self.best is not None:
+            state["best"] = dict(vars(self.best))
+        return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Continue from a state of before."""
+        """Continue from the state of a checkpoint."""
         super().load_state_dict(state)
         best = cast(Any, state["best"])
-        self.best = None if best is None else BestEpoch(**best)
+        self.best = None
+        if best is not None:
+            self.best = BestEpoch(**best)
 
 
 @torch.no_grad()

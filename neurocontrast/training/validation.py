@@ -1,4 +1,4 @@
-"""Measure validation scans between epochs, or a batch of training scans where there are none; find collapses."""
+"""Measure validation scans between epochs, or some training scans, and find collapses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -25,32 +25,56 @@ from neurocontrast.training.steps import parts_of
 
 MOST_SCANS_OF_STATISTICS = 1000
 _VALIDATION_EPOCH = -1
-# Embeddings spread over the sphere have −2 and less; above this their typical distance is below 0.1
-# (6 degrees).
 _UNIFORMITY_OF_A_POINT = -0.02
+"""Uniformity above which embeddings are one point: their typical distance is below 0.1 (6 degrees).
+
+Embeddings that are spread over the sphere have −2 and less.
+"""
 _NUMBERS = ("", "_2")
-"""What the figures of the first and of the second encoder have in their names."""
-# At this effective rank all directions but the first have 4 % of the singular values' sum together.
+"""Endings of the names of figures of the first and of the second encoder."""
 _RANK_OF_A_LINE = 1.2
+"""Effective rank below which embeddings lie on a line.
+
+At this rank all directions but the first have 4 % of the singular values' sum together.
+"""
 
 
 def alignment(z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared distance of two views on the sphere (Wang & Isola 2020, alpha = 2); 0 is best."""
+    """Compute the mean squared distance of two views on the sphere; 0 is best.
+
+    Wang & Isola (2020), with alpha = 2.
+
+    Parameters
+    ----------
+    z1, z2 : tensor (n, d)
+        Embeddings of two views, of any norm.
+    """
     return (normalize(z1, dim=1) - normalize(z2, dim=1)).square().sum(dim=1).mean()
 
 
 def uniformity(z: torch.Tensor) -> torch.Tensor:
-    """Return log E exp(-2 distance²) over pairs on the sphere (Wang & Isola 2020, t = 2); lower is more uniform."""
-    n_pairs = len(z) * (len(z) - 1) / 2
-    return (-2 * torch.pdist(normalize(z, dim=1)).square()).logsumexp(dim=0) - torch.tensor(
-        n_pairs
-    ).log()
+    """Compute log E exp(-2 distance²) over pairs on the sphere; lower is more uniform.
+
+    Wang & Isola (2020), with t = 2.
+
+    Parameters
+    ----------
+    z : tensor (n, d)
+        Embeddings, of any norm.
+    """
+    n_pairs = torch.tensor(len(z) * (len(z) - 1) / 2)
+    return (-2 * torch.pdist(normalize(z, dim=1)).square()).logsumexp(dim=0) - n_pairs.log()
 
 
 def effective_rank(z: torch.Tensor) -> torch.Tensor:
-    """Return the exponential of the entropy of the centred embeddings' normalised singular values.
+    """Compute the exponential of the entropy of the embeddings' normalised singular values.
 
-    It falls to 1 where all embeddings lie on a line, which a loss alone does not show.
+    The rank falls to 1 if all embeddings lie on a line, which a loss alone does not show.
+
+    Parameters
+    ----------
+    z : tensor (n, d)
+        Embeddings, of any norm; they are normalised and centred.
     """
     z = normalize(z, dim=1).double()
     values = torch.linalg.svdvals(z - z.mean(dim=0))
@@ -60,13 +84,13 @@ def effective_rank(z: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def measure_contrast(state: ContrastiveState, *, after_batch: CheckStop) -> MetricsRow:
-    """Return loss, alignment, uniformity and effective ranks on the validation scans.
+    """Measure loss, alignment, uniformity and effective ranks on the validation scans.
 
-    The views are the same after every epoch, so a change of the curve is a change of the network.
-    Batches have their own statistics, as in training. Without validation scans all but the loss are
-    measured on as many training scans as a batch has, always the same. Ranks are None for two
-    scans, which always lie on a line. A loss that predicts has the loss and the rank of the
-    features alone.
+    The views are the same after every epoch, so that a change of the curve is a change of the
+    network. Batches have their own statistics, as in training. Without validation scans, all
+    figures but the loss are measured on the same training scans, as many as a batch has. Ranks are
+    None for two scans, which always lie on a line. A loss that predicts has no alignment and
+    uniformity.
     """
     rows = state.data.validation_rows
     has_validation = len(rows) > 0
@@ -84,17 +108,24 @@ def measure_contrast(state: ContrastiveState, *, after_batch: CheckStop) -> Metr
         of_encoders = list(embedded.features.unbind(1))
     for number, features in zip(_NUMBERS, of_encoders, strict=False):
         figures[f"features{number}_effective_rank"] = _rank_of(features, n_scans=len(rows))
-    prefix = "val" if has_validation else "train"
-    return {f"{prefix}_{name}": value for name, value in figures.items()}
+    side = _side_of(has_validation=has_validation)
+    return {f"{side}_{name}": value for name, value in figures.items()}
+
+
+def _side_of(*, has_validation: bool) -> str:
+    """Return the beginning of the names of measured figures: ``val`` or ``train``."""
+    if has_validation:
+        return "val"
+    return "train"
 
 
 @dataclass(frozen=True)
 class _EmbeddedViews:
-    """Both views of samples as the network embeds them, on the CPU, and their mean loss."""
+    """Features and embeddings of both views of samples, on the CPU, and their mean loss."""
 
     loss: float
     features: torch.Tensor
-    """(n, 2, n_features)."""
+    """Features (n, 2, n_features)."""
     z1: torch.Tensor
     z2: torch.Tensor
 
@@ -104,13 +135,17 @@ def _embed_views(
 ) -> _EmbeddedViews:
     """Embed the views of a fixed epoch, in batches with statistics of their own, as in training."""
     total = 0.0
-    seen = []
+    features_of_all = []
+    z1_of_all = []
+    z2_of_all = []
     batches = even_batches(rows, state.settings.batch_size)
     micro = state.settings.micro_batch_size
     n_fewest = len(state.model.halves)
     state.views_total = None
     with batch_statistics(state.model), state.divided(batches) as shares:
-        passes = [parts_of(share, micro, n_fewest=n_fewest) for share in shares]
+        passes = []
+        for share in shares:
+            passes.append(parts_of(share, micro, n_fewest=n_fewest))
         with state.read(list(chain.from_iterable(passes))) as reading:
             for batch, share, parts in zip(batches, shares, passes, strict=True):
                 encoded = []
@@ -120,16 +155,17 @@ def _embed_views(
                 z1, z2 = state.project(features)
                 metadata = state.metadata_of(torch.tensor(share), features)
                 total += state.objective(z1, z2, metadata).item() * len(batch)
-                seen.append(
-                    [
-                        of_all_processes(values).cpu()
-                        for values in (features.transpose(0, 1), z1, z2)
-                    ]
-                )
+                features_of_all.append(of_all_processes(features.transpose(0, 1)).cpu())
+                z1_of_all.append(of_all_processes(z1).cpu())
+                z2_of_all.append(of_all_processes(z2).cpu())
                 # Not after each micro-batch: processes may have different numbers of them.
                 after_batch()
-    features, z1, z2 = map(torch.cat, zip(*seen, strict=True))
-    return _EmbeddedViews(total / len(rows), features, z1, z2)
+    return _EmbeddedViews(
+        loss=total / len(rows),
+        features=torch.cat(features_of_all),
+        z1=torch.cat(z1_of_all),
+        z2=torch.cat(z2_of_all),
+    )
 
 
 def _refuse_infinite(
@@ -140,7 +176,10 @@ def _refuse_infinite(
         state.refuse_views(torch.as_tensor(rows), epoch=_VALIDATION_EPOCH)
     everything = torch.cat([embedded.features.flatten(1), embedded.z1, embedded.z2], dim=1)
     is_finite = everything.isfinite().all(dim=1).tolist()
-    broken = [state.data.names[row] for row, fine in zip(rows, is_finite, strict=True) if not fine]
+    broken = []
+    for row, is_fine in zip(rows, is_finite, strict=True):
+        if not is_fine:
+            broken.append(state.data.names[row])
     if broken:
         rate = state.optimizer.param_groups[0]["lr"]
         raise TrainingError(
@@ -153,7 +192,7 @@ def _refuse_infinite(
 
 
 def _spread_of(z1: torch.Tensor, z2: torch.Tensor) -> MetricsRow:
-    """Measure how near the two views of a sample are, and how the embeddings are spread."""
+    """Measure alignment of the views of each sample, and the spread of all embeddings."""
     return {
         "alignment": alignment(z1, z2).item(),
         "uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
@@ -162,14 +201,14 @@ def _spread_of(z1: torch.Tensor, z2: torch.Tensor) -> MetricsRow:
 
 
 def _rank_of(embeddings: torch.Tensor, *, n_scans: int) -> float | None:
-    """Return the effective rank; None for two scans, which always lie on a line."""
+    """Compute the effective rank; None for two scans, which always lie on a line."""
     if n_scans <= 2:
         return None
     return effective_rank(embeddings).item()
 
 
 def _some_training_rows(state: TrainerState, purpose: str, n: int) -> list[int]:
-    """Return `n` training rows, always the same, in order; all of them where there are no more."""
+    """Choose `n` training rows, always the same, in order; all rows if there are fewer."""
     rows = np.asarray(state.data.training_rows)
     order = derive_generator(purpose, state.seed).permutation(len(rows))
     chosen: list[int] = rows[np.sort(order[:n])].tolist()
@@ -178,20 +217,27 @@ def _some_training_rows(state: TrainerState, purpose: str, n: int) -> list[int]:
 
 @dataclass(frozen=True)
 class NormStatistics:
-    """Number of training samples, and batches of them, by which normalisation was estimated again."""
+    """Numbers of training samples and batches by which normalisation was re-estimated."""
 
     n_scans: int = 0
     n_batches: int = 0
 
 
 def reestimate_model(state: ContrastiveState, *, after_batch: CheckStop) -> Json:
-    """Re-estimate BatchNorm statistics on up to 1,000 un-augmented training samples; return a record of it.
+    """Re-estimate BatchNorm statistics on up to 1,000 training samples without augmentation.
 
     The running averages of training lag behind quickly changing weights, and describe augmented
-    views. Where the encoder has no such layers, the head keeps its running averages.
+    views. If the encoder has no batch normalisation, the head keeps its running averages.
+
+    Returns
+    -------
+    dict
+        Record for the run: kind of statistics, number of layers, samples and batches.
     """
     n_layers = len(layers_of(state.model.encoder))
-    module = state.model if n_layers else state.model.encoder
+    module: nn.Module = state.model.encoder
+    if n_layers:
+        module = state.model
     statistics = reestimate(state, module, after_batch=after_batch)
     return {
         "statistics": "cumulative average over un-augmented training samples",
@@ -201,7 +247,7 @@ def reestimate_model(state: ContrastiveState, *, after_batch: CheckStop) -> Json
 
 
 def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop) -> NormStatistics:
-    """Re-estimate the statistics of a part of the model on un-augmented training samples."""
+    """Re-estimate statistics of a part of the model on training samples without augmentation."""
     if not layers_of(module):
         return NormStatistics()
     rows = _some_training_rows(state, "batchnorm", MOST_SCANS_OF_STATISTICS)
@@ -209,7 +255,7 @@ def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop
 
     def images() -> Iterator[tuple[Any]]:
         for _, volumes in reading:
-            # Of a tuple PyTorch takes the first: samples may be a pair themselves.
+            # PyTorch takes the first value of a tuple: samples may be a pair.
             yield (state.seen(volumes),)
             after_batch()
 
@@ -219,7 +265,7 @@ def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop
 
 
 def _n_together(state: TrainerState) -> int:
-    """Return how many samples pass the encoder at a time: at most as many as views in training."""
+    """Return the number of samples that pass the encoder together, at most as views in training."""
     n_samples = state.settings.batch_size
     micro = state.settings.micro_batch_size
     if micro is None:
@@ -229,9 +275,9 @@ def _n_together(state: TrainerState) -> int:
 
 @torch.no_grad()
 def measure_probe(state: ContrastiveState, *, after_batch: CheckStop) -> MetricsRow:
-    """Fit linear models on the training scans' features and score them on the validation scans'.
+    """Fit linear models to features of training scans, and score predictions on validation scans.
 
-    Features are those that would be saved now: statistics re-estimated, no augmentation.
+    Features are computed as for a saved encoder: statistics re-estimated, no augmentation.
     """
     data = state.data
     reestimate(state, state.model.encoder, after_batch=after_batch)
@@ -260,21 +306,21 @@ def _features_of(
     state: ContrastiveState, rows: Sequence[int], after_batch: CheckStop
 ) -> np.ndarray:
     """Return the features of each encoder, (n_encoders, n, n_features)."""
-    parts = []
+    of_batches = []
     batches = even_batches(rows, _n_together(state))
     with state.processes.divided(batches) as shares, state.read(shares) as reading:
         for _, images in reading:
             encoded = state.model.encoder(state.seen(images))
             of_encoders = encoded.unflatten(0, (len(state.model.halves), -1)).transpose(0, 1)
-            parts.append(of_all_processes(of_encoders.contiguous()).cpu())
+            of_batches.append(of_all_processes(of_encoders.contiguous()).cpu())
             after_batch()
-    return torch.cat(parts).transpose(0, 1).numpy().astype(np.float64)
+    return torch.cat(of_batches).transpose(0, 1).numpy().astype(np.float64)
 
 
 def _score(
     x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray
 ) -> MetricsRow:
-    """Fit ridge (numbers) or logistic regression, and score on the validation scans; None for too few values."""
+    """Fit ridge (numbers) or logistic regression, and score validation scans; None for too few."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.metrics import r2_score, recall_score
     from sklearn.pipeline import make_pipeline
@@ -290,8 +336,7 @@ def _score(
         return {"balanced_accuracy": None}
     logistic = LogisticRegression(C=0.01, class_weight="balanced", max_iter=1000)
     predicted = make_pipeline(StandardScaler(), logistic).fit(x_train, y_train).predict(x_val)
-    # Recall over the classes that occur: a class that only the training scans have cannot be
-    # recalled.
+    # A class that only training scans have cannot be recalled.
     score = recall_score(
         y_val, predicted, labels=sorted(set(y_val)), average="macro", zero_division=0
     )
@@ -299,12 +344,24 @@ def _score(
 
 
 def collapse_of(row: MetricsRow) -> str | None:
-    """Return how the representation has collapsed by a row of ``metrics.csv``: to a point or a line, or None."""
-    side = "val" if any(name.startswith("val_") for name in row) else "train"
-    on = "validation samples" if side == "val" else "training samples"
+    """Describe a collapse of the representation, to a point or a line, or return None.
+
+    Parameters
+    ----------
+    row : dict
+        Figures of an epoch, a row of ``metrics.csv``.
+    """
+    has_validation = any(name.startswith("val_") for name in row)
+    side = _side_of(has_validation=has_validation)
+    samples = "training samples"
+    if has_validation:
+        samples = "validation samples"
     spread = row.get(f"{side}_uniformity")
     if spread is not None and spread > _UNIFORMITY_OF_A_POINT:
-        return f"all embeddings of {on} are nearly the same point (uniformity {spread:.3g}; spread ones have −2)"
+        return (
+            f"all embeddings of {samples} are nearly the same point (uniformity {spread:.3g}; "
+            "spread ones have −2)"
+        )
     names = {
         "": "embeddings",
         "features_": "features",
@@ -313,12 +370,12 @@ def collapse_of(row: MetricsRow) -> str | None:
     for name, noun in names.items():
         rank = row.get(f"{side}_{name}effective_rank")
         if rank is not None and rank < _RANK_OF_A_LINE:
-            return f"the {noun} of {on} lie on a line (effective rank {rank:.3g})"
+            return f"the {noun} of {samples} lie on a line (effective rank {rank:.3g})"
     return None
 
 
 def collapse_warning(row: MetricsRow, previous: MetricsRow | None) -> str | None:
-    """Return the warning of an epoch at which a collapse begins, or None."""
+    """Return a warning for the epoch at which a collapse begins, or None."""
     collapse = collapse_of(row)
     if collapse is None or (previous is not None and collapse_of(previous) is not None):
         return None

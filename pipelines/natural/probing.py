@@ -23,7 +23,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import write_table, write_text
 from neurocontrast.seeds import derive_seed
 from pipelines.natural.experiment import MEASURES, Experiment
-from pipelines.natural.logistic import fit_path
+from pipelines.natural.logistic import LogisticModel, fit_path
 
 __all__ = [
     "class_cosines",
@@ -121,30 +121,32 @@ def write_accuracy(embeddings: str | Path, out: str | Path, *, n_threads: int = 
             f"{embeddings}: has no validation images, on which the classifier's C is chosen."
         )
     with threadpool_limits(limits=n_threads):
-        strength = _choose_strength(fitted.where(~is_validation), fitted.where(is_validation))
+        strength, start = _choose_strength(
+            fitted.where(~is_validation), fitted.where(is_validation)
+        )
         encoder = LabelEncoder().fit(fitted.labels)
         scaler = StandardScaler().fit(fitted.features)
-        (model,) = fit_path(
-            scaler.transform(fitted.features), encoder.transform(fitted.labels), [strength]
-        )
+        features = scaler.transform(fitted.features)
+        codes = encoder.transform(fitted.labels)
+        (model,) = fit_path(features, codes, [strength], start=start)
         logs = model.log_probabilities(scaler.transform(tested.features))
     accuracy = accuracy_score(tested.labels, encoder.classes_[logs.argmax(axis=1)])
     write_table(Path(out), pd.DataFrame({"accuracy": [accuracy]}))
     return accuracy
 
 
-def _choose_strength(train: Split, validation: Split) -> float:
-    """Return the C of the least log-loss of validation images, of equals the strongest penalty."""
+def _choose_strength(train: Split, validation: Split) -> tuple[float, LogisticModel]:
+    """Return the C of the least log-loss of validation images, of equals the strongest, and its model."""
     encoder = LabelEncoder().fit(np.concatenate([train.labels, validation.labels]))
     scaler = StandardScaler().fit(train.features)
+    features = scaler.transform(train.features)
+    models = list(fit_path(features, encoder.transform(train.labels), STRENGTHS))
+    held_out = scaler.transform(validation.features)
     codes = encoder.transform(validation.labels)
-    features = scaler.transform(validation.features)
-    losses = []
-    for model in fit_path(
-        scaler.transform(train.features), encoder.transform(train.labels), STRENGTHS
-    ):
-        losses.append(-model.log_probabilities(features)[np.arange(len(codes)), codes].mean())
-    return STRENGTHS[int(np.argmin(losses))]
+    rows = np.arange(len(codes))
+    losses = [-model.log_probabilities(held_out)[rows, codes].mean() for model in models]
+    best = int(np.argmin(losses))
+    return STRENGTHS[best], models[best]
 
 
 def fit_sgd(

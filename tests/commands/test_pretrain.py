@@ -207,6 +207,14 @@ def test_a_wrong_table_or_shape_is_refused_as_by_pretrain(settings):
         neurocontrast.doctor(settings("data.participants=null", "encoder.name=densenet121"))
 
 
+def test_a_machine_that_cannot_train_the_run_is_a_problem(settings):
+    diagnosis = neurocontrast.doctor(settings("training.accelerator=cuda", "training.devices=1000"))
+    assert diagnosis.run is None
+    assert len(diagnosis.problems) == 1
+    assert list(diagnosis.content()) == ["machine", "run", "problems"]
+    assert f"problem: {diagnosis.problems[0]}" in diagnosis.to_text()
+
+
 ARGUMENTS = [
     *(
         "--set",

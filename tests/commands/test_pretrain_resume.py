@@ -7,7 +7,7 @@ import pytest
 from small_run import Interrupting, Listening, metrics, read_json, weights
 
 import neurocontrast
-from neurocontrast import files
+from neurocontrast import locks
 from neurocontrast.cli import run
 from neurocontrast.config import load_config
 from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
@@ -105,9 +105,9 @@ def test_what_changes_no_weight_may_change(whole, settings):
 
 
 def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
-    monkeypatch.setattr(files, "_PATIENCE", 0.1)
+    monkeypatch.setattr(locks, "_PATIENCE", 0.1)
     with (
-        files.hold(whole, SILENT),
+        locks.hold(whole, SILENT),
         pytest.raises(ConfigError, match="another process is training in"),
     ):
         neurocontrast.pretrain(settings("training.epochs=3"), out=whole, resume=True)

@@ -7,9 +7,9 @@ import pytest
 from filelock import FileLock
 from small_run import Listening
 
-from neurocontrast import files
+from neurocontrast import locks
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import hold
+from neurocontrast.locks import hold
 from neurocontrast.progress import SILENT
 
 
@@ -32,7 +32,7 @@ def holder(tmp_path):
 
 
 def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(holder, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_PATIENCE", 0.2)
+    monkeypatch.setattr(locks, "_PATIENCE", 0.2)
     with pytest.raises(ConfigError, match="another process is training in"):
         hold(tmp_path / "run", SILENT).__enter__()
     monkeypatch.undo()
@@ -50,8 +50,8 @@ def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatc
             tries.append(self.is_locked)
             holder.kill()
 
-    monkeypatch.setattr(files, "FileLock", KillingLock)
-    monkeypatch.setattr(files, "_PATIENCE", 600.0)
+    monkeypatch.setattr(locks, "FileLock", KillingLock)
+    monkeypatch.setattr(locks, "_PATIENCE", 600.0)
     with hold(tmp_path / "run", SILENT):
         holder.join()
         assert holder.exitcode == -signal.SIGKILL
@@ -69,7 +69,7 @@ def test_a_folder_that_an_ending_holder_removes_is_made_again(tmp_path, monkeypa
                 (tmp_path / "run").rmdir()
             super()._acquire()
 
-    monkeypatch.setattr(files, "FileLock", LateLock)
+    monkeypatch.setattr(locks, "FileLock", LateLock)
     with hold(tmp_path / "run", SILENT):
         assert (tmp_path / "run/.lock").is_file()
 

@@ -158,8 +158,8 @@ def test_check_and_doctor_say_the_same(shared_folder, tmp_path, capsys):
     found = neurocontrast.doctor(
         load_config("tissue_linear", [f"data.participants={people}", "encoder.n_components=5"])
     )
-    assert [shlex.split(found.run["advice"])] == [shlex.split(each) for each in words]
-    assert f"Recipe for this table: {found.run['advice']} (" in found.to_text()
+    assert [shlex.split(found.run.advice)] == [shlex.split(each) for each in words]
+    assert f"Recipe for this table: {found.run.advice} (" in found.to_text()
 
 
 def test_doctor_advises_on_measures():
@@ -167,4 +167,4 @@ def test_doctor_advises_on_measures():
     tables = sorted(map(str, (ROOT / "sample" / "measures").glob("data-*.tsv")))
     found = neurocontrast.doctor({"data": {**measures, "measures": tables},
                                   "encoder": {"name": "pca", "n_components": 5}})  # fmt: skip
-    assert found.run["advice"] == "measures"
+    assert found.run.advice == "measures"

@@ -15,6 +15,7 @@ from neurocontrast.documents.simulation import SimulationRecord
 from neurocontrast.exceptions import DataError
 from neurocontrast.natural.record import ImagesRecord
 from neurocontrast.provenance import describe_environment
+from neurocontrast.runs.run import RunOfOthers
 
 SCAN = {
     "recipe": 3,
@@ -62,6 +63,18 @@ def test_predictions_are_described_as_they_were_written():
     assert record.calibration.by_site["x"].n_subjects == 2
     of_embeddings = record.without("scans").with_keys(embeddings={"file": "e", "digest": "d"})
     assert of_embeddings.n_failed == 0
+
+
+def test_other_processes_are_told_of_a_run_that_continues_or_is_finished():
+    samples = {"preprocessing": {"kind": "measures", "columns": ["a"]}}
+    for content in (
+        {"is_new": False, "samples": samples, "skipped": ["b"]},
+        {"is_new": False, "samples": None, "skipped": []},
+    ):
+        told = RunOfOthers.model_validate(json.loads(json.dumps(content)))
+        assert told.content() == content
+        assert told.skipped == content["skipped"]
+        assert (told.samples is None) == (content["samples"] is None)
 
 
 def test_the_environment_of_this_machine_is_kept_as_it_is():

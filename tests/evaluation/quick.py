@@ -7,8 +7,8 @@ import numpy as np
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, MeasuredPlan, plan_evaluation
 from neurocontrast.evaluation.fit.fits import fit
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.measure import measure
-from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.reporting.findings import FINDINGS
 

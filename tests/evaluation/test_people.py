@@ -12,10 +12,11 @@ from neurocontrast.evaluation.plan.leakage import (
     check_overlap,
     pretrained,
 )
-from neurocontrast.evaluation.plan.models.model import ConstantModel
+from neurocontrast.evaluation.plan.models import ConstantModel
 from neurocontrast.evaluation.plan.notices import look_at_cohort
-from neurocontrast.evaluation.probes.fitting import constant_prediction
+from neurocontrast.evaluation.probes.fitting import FitContext, constant_prediction
 from neurocontrast.evaluation.rows import scan_codes
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.splits.splitters import subject_values
 from neurocontrast.evaluation.target import Target
@@ -166,9 +167,10 @@ def test_the_constant_is_the_median_of_the_training_rows():
     train = np.arange(5)
     test = np.array([5, 6])
     target = continuous([*SKEWED, 1.0, 2.0])
+    context = FitContext(np.array(list("abcdefg"), dtype=object), EvaluationSettings(), seed=0)
     for predicted in (
         constant_prediction(target, train, 2),
-        ConstantModel("constant").predict(target, Split(0, 0, train, test), seed=0),
+        ConstantModel("constant").predict(target, Split(0, 0, train, test), context),
     ):
         assert predicted.scores.tolist() == [22.0, 22.0]
     even = constant_prediction(target, train[:4], 1)

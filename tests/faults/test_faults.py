@@ -1,12 +1,18 @@
 """The list of planted faults does not rot; `make faults` tells whether the tests find them."""
 
 import ast
+import functools
 import subprocess
 import sys
 
 import pytest
 
 from tests.faults.plant import LIST, ROOT, read_faults
+
+
+@functools.cache
+def statements_of(path: str) -> list[ast.stmt]:
+    return ast.parse((ROOT / "tests" / path).read_text()).body
 
 
 def test_every_fault_can_be_planted_where_it_says():
@@ -21,7 +27,7 @@ def test_every_fault_can_be_planted_where_it_says():
         assert fault.tests, fault.why
         for test in fault.tests:
             path, *names = test.split("::")
-            body = ast.parse((ROOT / "tests" / path).read_text()).body
+            body = statements_of(path)
             for name in names:
                 body = next(each.body for each in body if getattr(each, "name", None) == name)
 

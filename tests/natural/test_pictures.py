@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.natural.pictures import decode, open_files, scale
+from neurocontrast.natural.archives import open_files
+from neurocontrast.natural.pictures import decode, scale
 
 
 def saved(picture, kind="PNG", **options):

@@ -37,7 +37,19 @@ def test_a_path_has_the_probabilities_of_scikit_learn_s_optimum(images):
         probabilities = np.exp(model.log_probabilities(x))
         assert probabilities == pytest.approx(expected.predict_proba(x), abs=1e-6)
         assert model.weights == pytest.approx(expected.coef_.T, abs=1e-6)
-        assert model.n_iterations < 200
+        assert model.n_iterations < 100
+
+
+def test_a_start_spares_steps_and_ends_at_the_same_optimum(images):
+    features, codes = images
+    x = StandardScaler().fit_transform(features)
+    (start,) = fit_path(x[:590], codes[:590], [1e-3])
+    (cold,) = fit_path(x, codes, [1e-3])
+    (warm,) = fit_path(x, codes, [1e-3], start=start)
+    probabilities = np.exp(warm.log_probabilities(x))
+    assert probabilities == pytest.approx(np.exp(cold.log_probabilities(x)), abs=1e-6)
+    assert warm.weights == pytest.approx(cold.weights, abs=1e-6)
+    assert warm.n_iterations < cold.n_iterations
 
 
 def test_the_accuracy_is_that_of_a_search_over_the_same_penalties(images, tmp_path):

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 pytest.importorskip("SimpleITK")
 
-from neurocontrast import files
+from neurocontrast import locks
 from neurocontrast.commands.prepare import prepare
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import ConfigError, DataError
@@ -240,9 +240,9 @@ def test_what_a_killed_call_left_is_removed_and_a_living_one_is_respected(
         path.write_bytes(b"half")
     prepare(study, prepared, **FAST)
     assert not any(path.exists() for path in left)
-    monkeypatch.setattr("neurocontrast.files._PATIENCE", 0)
+    monkeypatch.setattr("neurocontrast.locks._PATIENCE", 0)
     with (
-        FileLock(prepared / files.LOCK),
+        FileLock(prepared / locks.LOCK),
         pytest.raises(ConfigError, match="another process is preparing scans"),
     ):
         prepare(study, prepared, **FAST)

@@ -115,7 +115,7 @@ def test_doctor_counts_them(tables):
     with pytest.raises(DataError, match="sub-11: no table"):
         neurocontrast.doctor(config(lacking))
     found = neurocontrast.doctor(config(lacking, "data.skip_unreadable=true"))
-    assert (found.run["n_skipped"], found.run["n_training_scans"]) == (3, 33)
+    assert (found.run.n_skipped, found.run.n_training_scans) == (3, 33)
     assert "3 left out (data.skip_unreadable)" in found.to_text()
 
 

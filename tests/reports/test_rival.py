@@ -22,9 +22,9 @@ from sklearn.svm import SVR
 import neurocontrast
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate_model
 from neurocontrast.evaluation.measure.external import measure_external_test, plan_external
 from neurocontrast.evaluation.measure.finding import Inputs
-from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.plan.models.own import find_picked_columns
 from neurocontrast.evaluation.plan.models.voxels import make, voxel_products
 from neurocontrast.evaluation.probes import estimators, search
@@ -76,7 +76,7 @@ def make_plan(table=None, *, estimator=None, **options):
 def predict(plan, name: str) -> OutOfFold:
     """Predict by one model of a study."""
     model = next(model for model in plan.models if model.name == name)
-    return plan.cross_validate(model)
+    return cross_validate_model(plan, model)
 
 
 def mean_error(plan, name: str) -> float:
@@ -429,7 +429,7 @@ def test_a_comparison_of_two_estimators_says_so(tmp_path):
 
 def test_logistic_rivals_have_the_probe_of_the_settings():
     plan = make_plan(target="diagnosis", probe="logistic", covariates=("sex",))
-    described = {model.name: plan.describe(model)["name"] for model in plan.models}
+    described = {model.name: plan.describe(model).name for model in plan.models}
     assert described == {
         "embedding": "logistic",
         "baseline": "logistic",

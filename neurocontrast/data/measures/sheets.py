@@ -3,7 +3,7 @@
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
@@ -13,6 +13,7 @@ import pandas as pd
 from neurocontrast.cells import text_of
 from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.documents.index import MeasuresDescription
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json
 
@@ -142,13 +143,22 @@ def by_identifier(path: Path) -> Sheet:
 
     The JSON file has the table's name, and keys ``parcellation`` and ``software``.
     """
-    sheet = _sheet_of(read_sheet(path), path)
-    description = path.with_suffix(".json")
-    if not description.is_file():
+    table = read_sheet(path)
+    sheet = _sheet_of(table, path)
+    file = path.with_suffix(".json")
+    if not file.is_file():
         return sheet
-    facts = read_json(description)
-    atlas = str(facts.get("parcellation", ""))
-    return replace(sheet, atlas=atlas, software=str(facts.get("software", "")))
+    description = _read_description(file, table.columns)
+    return replace(sheet, atlas=description.parcellation, software=description.software)
+
+
+def _read_description(file: Path, columns: Collection[str]) -> MeasuresDescription:
+    """Read atlas and software from a JSON file, which may also describe columns by their names."""
+    content = read_json(file)
+    for key in MeasuresDescription.model_fields:
+        if key in columns and isinstance(content.get(key), dict):
+            del content[key]
+    return MeasuresDescription.of(content, file)
 
 
 def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:

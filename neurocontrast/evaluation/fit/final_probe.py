@@ -7,11 +7,12 @@ import numpy as np
 
 from neurocontrast.evaluation.fit.distribution import TrainingDistribution
 from neurocontrast.evaluation.fit.stored_probe import FittedProbe
-from neurocontrast.evaluation.plan.models import Prediction, average_members, fit_probe
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.probes.designs import FeatureDesign
 from neurocontrast.evaluation.probes.estimators import FittedModel
+from neurocontrast.evaluation.probes.fitting import Prediction, average_members, fit_probe
 from neurocontrast.evaluation.probes.members import designs_of
+from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.provenance import CONTENT, KnownPeople
 
@@ -33,6 +34,7 @@ def fit_on_all(
     says of these scans, and the probe to be stored; None where `Plan.why_not_stored` says so.
     """
     rows = plan.fitted_rows
+    on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)
     designs = designs_of(plan.design())
     predictions = []
     models = []
@@ -50,13 +52,8 @@ def fit_on_all(
         predicted, model = fit_probe(
             replace(of_member, weight=weight),
             plan.target,
-            rows,
-            rows,
-            subjects=plan.subjects,
-            settings=settings,
-            seed=plan.final_seed,
-            sites=plan.sites,
-            validation=plan.splits[0].validation,
+            on_all,
+            replace(plan.context, settings=settings, seed=plan.final_seed),
             estimator=plan.estimator,
             pairs=of_pairs,
         )
@@ -108,7 +105,7 @@ def _as_stored(
     if n_classes:
         shares = np.bincount(target.values[rows], minlength=n_classes) / len(rows)
     return FittedProbe(
-        name=plan.probe["name"],
+        name=str(plan.probe.name),
         target=target.name,
         kind=target.kind,
         classes=target.classes,

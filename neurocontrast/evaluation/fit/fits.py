@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from neurocontrast.evaluation.fit.distribution import Reference, training_reference
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
+from neurocontrast.evaluation.fit.out_of_fold import Models, OutOfFold, cross_validate_model
 from neurocontrast.evaluation.fit.stored_probe import FittedProbe
-from neurocontrast.evaluation.plan.models import OutOfFold, Prediction
 from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.probes.fitting import Prediction
 from neurocontrast.progress import SILENT, Progress
 
 
@@ -17,7 +18,7 @@ from neurocontrast.progress import SILENT, Progress
 class Fits:
     """Predictions of the models of a plan, and the probe of all scans."""
 
-    models: dict[str, OutOfFold]
+    models: Models
     """Out-of-fold predictions of each model."""
     reference: Reference | str | None
     """Distribution of the scans that the probe was fitted on; the reason why there is none; None
@@ -33,13 +34,13 @@ def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
     return Fits(models, reference, _fit_final(plan, models["embedding"], reference))
 
 
-def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> dict[str, OutOfFold]:
+def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Models:
     """Predict the test scans of every split by every model."""
     n_fits = len(plan.models) * len(plan.splits)
     models = {}
     with progress.task("Fitting models", n_fits, "fold") as task:
         for model in plan.models:
-            models[model.name] = plan.cross_validate(model, advance=task.advance)
+            models[model.name] = cross_validate_model(plan, model, advance=task.advance)
     return models
 
 

@@ -10,13 +10,13 @@ import pandas as pd
 
 from neurocontrast.documents.figures import Estimate
 from neurocontrast.documents.result import Result
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.new_site import NewSite
 from neurocontrast.evaluation.measure.outside import Outlyingness
 from neurocontrast.evaluation.measure.significance import fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.measure.uncertainty import bootstrap_metrics
 from neurocontrast.evaluation.metrics import RANKED, top_hits
-from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.plan.units import choose_units
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.target import Target

@@ -16,14 +16,16 @@ from neurocontrast.documents.figures import Interval
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.evaluation.plan.association import cramers_v
-from neurocontrast.evaluation.plan.models import OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.plan.models import ProbeModel
 from neurocontrast.evaluation.plan.notices import SITE_ASSOCIATION
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.probes.adjustment import choose_covariates, kept_columns
 from neurocontrast.evaluation.probes.designs import Design
+from neurocontrast.evaluation.probes.fitting import FitContext
 from neurocontrast.evaluation.probes.members import map_design
 from neurocontrast.evaluation.rows import draw_subjects, is_number
 from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
@@ -226,8 +228,8 @@ def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading
         return lambda train, test: of_encoder(rows[train], rows[test])
 
     model = ProbeModel(target.name, map_design(design, on_rows))
-    found = cross_validate(model, target, splits, subjects=plan.subjects[rows], settings=settings)
-    return Reading(target, rows, found, splits)
+    context = FitContext(plan.subjects[rows], settings, settings.seed)
+    return Reading(target, rows, cross_validate(model, target, splits, context), splits)
 
 
 def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:

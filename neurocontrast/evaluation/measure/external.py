@@ -27,6 +27,7 @@ from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, gather
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.outside import Outlyingness, measure_rows
 from neurocontrast.evaluation.measure.sites import site_table
@@ -44,7 +45,7 @@ from neurocontrast.evaluation.plan.leakage import (
     check_duplicates,
     check_overlap,
 )
-from neurocontrast.evaluation.plan.models import Model, OutOfFold, Prediction, ProbeModel, gather
+from neurocontrast.evaluation.plan.models import Model, ProbeModel
 from neurocontrast.evaluation.plan.models.covariates import (
     CovariateDesign,
     with_covariates,
@@ -58,6 +59,7 @@ from neurocontrast.evaluation.probes.designs import (
     blocks_of,
     check_same_blocks,
 )
+from neurocontrast.evaluation.probes.fitting import Prediction
 from neurocontrast.evaluation.probes.members import check_same_members, members_of
 from neurocontrast.evaluation.rows import (
     NO_SITE,
@@ -400,14 +402,7 @@ def measure_external_test(inputs: Inputs) -> Measurement:
     models = dict[str, OutOfFold]()
     with inputs.progress.task("Testing on the external scans", len(plan.models), "model") as task:
         for model in plan.models:
-            decided = model.predict(
-                plan.target,
-                split,
-                subjects=plan.subjects,
-                settings=plan.settings,
-                seed=plan.final_seed,
-                sites=plan.sites,
-            )
+            decided = model.predict(plan.target, split, replace(plan.context, seed=plan.final_seed))
             models[model.name] = gather(plan.target, [split], [decided])
             task.advance()
     outlying = measure_rows(plan, split.test, inputs.reference, "probe")

@@ -9,7 +9,7 @@ import pandas as pd
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.fit.distribution import Reference
-from neurocontrast.evaluation.plan.models import OutOfFold
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.progress import SILENT, Progress
 

@@ -116,14 +116,7 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
     found: dict[str, float] = {}
     for model in plan.models:
         drawn = replace(split, train=train, validation=None)
-        decided = model.predict(
-            plan.target,
-            drawn,
-            subjects=plan.subjects,
-            settings=plan.settings,
-            seed=seed,
-            sites=plan.sites,
-        )
+        decided = model.predict(plan.target, drawn, replace(plan.context, seed=seed))
         truth = plan.target.values[split.test]
         values = compute_metrics(
             plan.target.kind, truth, decided.scores, decisions=decided.decisions

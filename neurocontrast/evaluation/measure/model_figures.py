@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.documents.figures import Increment, Interval, Metric, ModelFigures
+from neurocontrast.evaluation.fit.out_of_fold import Models
 from neurocontrast.evaluation.measure.significance import fold_p_value, holm
 from neurocontrast.evaluation.measure.tables import model_prefix
 from neurocontrast.evaluation.measure.uncertainty import (
@@ -25,12 +26,10 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
-Models = dict[str, OutOfFold]
 Drawn = Mapping[str, Resamples]
 """Resamples of a model, by metric."""
 _LEADING = ("embedding", "baseline")
@@ -76,7 +75,7 @@ def metric_summary(
         metrics[name] = _describe_metrics(plan, folds, name, drawn[name], reason)
     increments = {}
     for model in plan.models:
-        if model.rival:
+        if model.baseline:
             gains = _subtract(plan, drawn["embedding"], drawn[model.name])
             increments[model.name] = _with_p_values(gains, folds, model.name)
     _adjust_p_values(increments)
@@ -187,7 +186,7 @@ def _with_p_values(
 
 
 def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
-    """Adjust the p-values of each metric by Holm, where there are several rivals."""
+    """Adjust the p-values of each metric by Holm, where there are several baselines."""
     if len(increments) < 2:
         return
     for name in next(iter(increments.values())):
@@ -201,6 +200,6 @@ def _pairs(plan: Plan) -> dict[str, str]:
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:
-        if model.rival is not None and model.rival.beside in names:
-            pairs[model.name] = model.rival.beside
+        if model.baseline is not None and model.baseline.beside in names:
+            pairs[model.name] = model.baseline.beside
     return pairs

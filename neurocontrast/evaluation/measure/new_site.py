@@ -16,6 +16,7 @@ from neurocontrast.documents.figures import Estimate
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.documents.section import Part, ResultSection
+from neurocontrast.evaluation.fit.out_of_fold import Models, cross_validate_model
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import resample, tabulate_figures, why_no_interval
@@ -27,7 +28,7 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
-from neurocontrast.evaluation.plan.models import ConstantModel, Model, OutOfFold
+from neurocontrast.evaluation.plan.models import ConstantModel, Model
 from neurocontrast.evaluation.plan.models.covariates import with_covariates
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.probes.adjustment import choose_covariates
@@ -75,7 +76,6 @@ class NewSite(Part):
     site_predictability: SitePredictability | None = None
 
 
-Models = dict[str, OutOfFold]
 Rows = npt.NDArray[np.intp]
 
 NOTABLE_RATIO = 1.3
@@ -238,10 +238,10 @@ def _predict(
     unseen: Models = {}
     with progress.task("Leaving sites out", len(fitted) * len(left_out.splits), "fold") as task:
         for name, model in fitted.items():
-            unseen[name] = plan.cross_validate(model, left_out.splits, advance=task.advance)
+            unseen[name] = cross_validate_model(plan, model, left_out.splits, advance=task.advance)
     constant = ConstantModel("constant")
-    home["constant"] = plan.cross_validate(constant)
-    unseen["constant"] = plan.cross_validate(constant, left_out.splits)
+    home["constant"] = cross_validate_model(plan, constant)
+    unseen["constant"] = cross_validate_model(plan, constant, left_out.splits)
     return home, unseen
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -14,7 +14,6 @@ from neurocontrast.documents.result import (
     FORMAT,
     Bootstrap,
     Counts,
-    ModelNames,
     Permutation,
     Probe,
     Result,
@@ -22,13 +21,14 @@ from neurocontrast.documents.result import (
 )
 from neurocontrast.evaluation.fit.distribution import Reference
 from neurocontrast.evaluation.fit.fits import Fits, fit
+from neurocontrast.evaluation.fit.out_of_fold import Models, OutOfFold
 from neurocontrast.evaluation.fit.stored_probe import FittedProbe
 from neurocontrast.evaluation.measure.model_figures import Figures, metric_summary
 from neurocontrast.evaluation.measure.significance import permutation_test
 from neurocontrast.evaluation.measure.tables import plan_tables
 from neurocontrast.evaluation.measure.uncertainty import count_resamples
 from neurocontrast.evaluation.metrics import LOWER_IS_BETTER, finite_or_none
-from neurocontrast.evaluation.plan.models import Model, OutOfFold, ProbeModel
+from neurocontrast.evaluation.plan.models import Model, ProbeModel
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, stratified
@@ -37,8 +37,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
-
-Models = dict[str, OutOfFold]
 
 POOLING_GAP = 0.05
 """A pooled AUC that differs more than this from the one within folds is warned about."""
@@ -90,10 +88,10 @@ def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> Measu
     notices = [*plan.notices, *_look_at_results(plan, figures, permutation, models)]
     leading = plan.target.metric_names[0]
     for model in plan.models:
-        if model.rival:
+        if model.baseline:
             by = plan.estimator_title(model)
             beside = key_beside(plan.models, model)
-            notices += look_at_rival(figures, model, leading, by=by, beside=beside)
+            notices += look_at_baseline(figures, model, leading, by=by, beside=beside)
     evaluation = _compose(plan, models, figures, permutation, notices)
     return MeasuredPlan(evaluation, tables, models, fits.reference, fits.probe, plan.choices)
 
@@ -114,6 +112,12 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
             target, sites, plan.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed
         )
 
+    redeal_or_none = None
+    if plan.split_design.name == "stratified":
+        redeal_or_none = redeal
+    context = plan.context
+    if is_site:
+        context = replace(context, sites=np.full(len(sites), NO_SITE, dtype=object))
     n_folds = sum(split.repeat == 0 for split in plan.splits)
     started = time.perf_counter()
     with progress.task("Permuting labels", n * n_folds, "fold") as task:
@@ -122,10 +126,8 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
             plan.target,
             plan.splits,
             model,
-            sites=np.full(len(sites), NO_SITE, dtype=object) if is_site else sites,
-            subjects=plan.subjects,
-            settings=settings,
-            redeal=redeal if plan.split_design.name == "stratified" else None,
+            context,
+            redeal=redeal_or_none,
             advance=task.advance,
         )
     observed = {}
@@ -147,15 +149,15 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 def key_beside(models: Iterable[Model], model: Model) -> str:
     """Return the key of the linear model that has the embedding beside a model's features, or ""."""
     first = model.name
-    if model.rival is not None and model.rival.of:
-        first = model.rival.of
+    if model.baseline is not None and model.baseline.of:
+        first = model.baseline.of
     for pair in models:
-        if pair.rival is not None and pair.rival.beside == first:
+        if pair.baseline is not None and pair.baseline.beside == first:
             return pair.name
     return ""
 
 
-def look_at_rival(
+def look_at_baseline(
     figures: Figures, model: Model, metric: str, *, by: str = "", beside: str = ""
 ) -> list[Notice]:
     """Return a warning where a model without an encoder or network does as well as the embedding.
@@ -166,11 +168,11 @@ def look_at_rival(
     """
     ours = figures.pooled("embedding", metric)
     theirs = figures.pooled(model.name, metric)
-    if model.rival is None or not model.rival.over or ours is None or theirs is None:
+    if model.baseline is None or not model.baseline.over or ours is None or theirs is None:
         return []
     if _is_better(metric, ours, theirs):
         return []
-    measures = model.rival.what
+    measures = model.baseline.plural
     if by:
         measures += f" by {by}"
     together = figures.pooled(beside, metric)
@@ -181,12 +183,12 @@ def look_at_rival(
         "theirs": theirs,
         "ours": ours,
         "together": together,
-        "over": model.rival.over,
+        "over": model.baseline.over,
     }
-    if model.rival.lacks:
+    if model.baseline.lacks:
         return [Notice.of("network_no_gain", **values)]
     if together is not None and _is_better(metric, together, theirs):
-        if model.rival.of:
+        if model.baseline.of:
             return [Notice.of("kernel_as_good_alone", **values)]
         return [Notice.of("as_good_alone", **values)]
     return [Notice.of("as_good", **values)]
@@ -225,7 +227,6 @@ def _look_at_results(
 
 def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
     """Return the section ``probe``: estimator, strength, blocks and members."""
-    probe = Probe.model_validate(plan.probe, context="writing")
     strengths = [fit.strength for fit in embedding.fits]
     changes: dict[str, object] = {
         "strength": finite_or_none(float(np.median(strengths))),
@@ -234,7 +235,7 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
     }
     changes |= _describe_blocks(plan, embedding)
     changes |= _describe_members(plan)
-    return probe.model_copy(update=changes)
+    return plan.probe.model_copy(update=changes)
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
@@ -283,17 +284,14 @@ def _compose(
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
     embedding = models["embedding"]
     rivals = {}
-    keys = dict[str, Any]()
+    keys = dict[str, Any](baseline_covariates=list(plan.covariates))
     for model in plan.models:
-        keys |= model.about
-        if model.rival:
-            rivals[model.name] = ModelNames.model_validate(model.rival.describe())
+        keys |= model.result_keys
+        if model.baseline:
+            rivals[model.name] = model.baseline.describe()
     design = plan.split_design
     if design.splitter is not None:
         keys["splitter"] = design.splitter
-    estimators = {}
-    for name, described in plan.estimators.items():
-        estimators[name] = Probe.model_validate(described, context="writing")
     run = None
     if plan.info.content().get("run"):
         run = plan.info.run
@@ -325,7 +323,7 @@ def _compose(
         models=figures.models,
         permutation=permutation,
         rivals=rivals,
-        estimators=estimators,
+        estimators=plan.estimators,
         threshold=Threshold(
             rule=settings.threshold, values=[fit.threshold for fit in embedding.fits]
         ),

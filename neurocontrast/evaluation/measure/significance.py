@@ -8,18 +8,19 @@ too.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.uncertainty import pooled_metrics
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, finite_or_none
-from neurocontrast.evaluation.plan.models import Model, OutOfFold, cross_validate
+from neurocontrast.evaluation.plan.models import Model
+from neurocontrast.evaluation.probes.fitting import FitContext
 from neurocontrast.evaluation.rows import Labels, Texts
-from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.parallel.workers import map_files
@@ -27,9 +28,10 @@ from neurocontrast.seeds import derive_generator
 
 
 def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
-    """Return the p-value of two models being right about the same share of one test set (McNemar, 1947; exact).
+    """Return the exact p-value of two models being right about the same share of one test set.
 
-    It is about these two fitted models, not about others that another seed would have trained.
+    The test of McNemar (1947) is about the two fitted models, not about models that another seed
+    would have trained.
 
     Examples
     --------
@@ -41,15 +43,17 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
     b = np.asarray(hits_b, dtype=bool)
     only_a = int((a & ~b).sum())
     only_b = int((b & ~a).sum())
-    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue) if only_a + only_b else 1.0
+    if not only_a + only_b:
+        return 1.0
+    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue)
 
 
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> float:
-    """Return the p-value of two models being equal over (repeated) cross-validation (Nadeau and Bengio, 2003).
+    """Return the p-value of two models being equal over (repeated) cross-validation.
 
-    Training folds overlap, so the variance is enlarged by the size of test folds relative to
-    training folds. Equal differences in every fold have no spread to be tested by: 1 where all are
-    0, else NaN.
+    The test is that of Nadeau and Bengio (2003). Training folds overlap, so the variance is enlarged
+    by the size of test folds relative to training folds. Equal differences in every fold have no
+    spread to be tested by: 1 where all are 0, else NaN.
 
     Examples
     --------
@@ -64,11 +68,16 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
     error = np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1))
     if error > 1e-12 * mean:
         return float(2 * stats.t.sf(mean / error, n - 1))
-    return 1.0 if mean == 0 else float("nan")
+    if mean == 0:
+        return 1.0
+    return float("nan")
 
 
 def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
-    """Return the p-value of differences over folds; None of fewer than two, and where sites are held out: no draws."""
+    """Return the p-value of differences over folds.
+
+    None for fewer than two folds, and where sites are held out, which are no draws.
+    """
     known = differences.astype(float).dropna()
     if len(known) < 2 or folds["held_out_site"].notna().any():
         return None
@@ -82,9 +91,13 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return p-values adjusted for how many there are (Holm, 1979); None stays None."""
     known = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
     adjusted = (known * np.arange(len(known), 0, -1)).clip(upper=1.0).cummax()
-    return [
-        None if value is None else float(adjusted[place]) for place, value in enumerate(p_values)
-    ]
+    in_order = list[float | None]()
+    for number, p_value in enumerate(p_values):
+        if p_value is None:
+            in_order.append(None)
+        else:
+            in_order.append(float(adjusted[number]))
+    return in_order
 
 
 class PermutationTest(NamedTuple):
@@ -102,57 +115,79 @@ def permutation_test(
     target: Target,
     splits: Sequence[Split],
     predictions: OutOfFold,
+    context: FitContext,
     *,
-    sites: Texts,
-    subjects: Texts,
-    settings: EvaluationSettings,
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
     """Compare the pooled metrics of the first repeat with those of permuted labels.
 
-    `redeal` deals the folds of permuted labels by the number of the permutation; None: the folds
-    stay.
+    Parameters
+    ----------
+    model, target, splits, predictions : Model, Target, sequence of Split, OutOfFold
+        Model, the values that the model predicted in the splits, and its predictions.
+    context : FitContext
+        Subjects, sites and settings: labels are exchanged between subjects of the same site.
+    redeal : callable, optional
+        Deals the folds of permuted labels by the number of the permutation; None: the folds stay.
+    advance : callable
+        Called after each permutation with the number of its folds.
     """
     first = [split for split in splits if split.repeat == 0]
+    settings = context.settings
     n = settings.n_permutations
-    places: Sequence[str] | Texts = sites
+    assert context.sites is not None
+    places: Sequence[str] | Texts = context.sites
     if redeal is None:
-        folds = predictions.folds[0]
-        places = [f"{site}\x1f{fold}" for site, fold in zip(sites, folds, strict=True)]
+        places = []
+        for site, fold in zip(context.sites, predictions.folds[0], strict=True):
+            places.append(f"{site}\x1f{fold}")
+    subjects = context.subjects
     labels = permuted_labels(target, places, subjects, n_permutations=n, seed=settings.seed)
-    targets = [replace(target, values=values) for values in labels.T]
-    given = {
-        "subjects": subjects,
-        "sites": sites,
-        "settings": settings.model_copy(update={"n_jobs": 1}),
-    }
-    tasks = [
-        (model, permuted, first if redeal is None else redeal(permuted, number), given)
-        for number, permuted in enumerate(targets)
-    ]
-    once = replace(
+    in_one_process = replace(context, settings=settings.model_copy(update={"n_jobs": 1}))
+    tasks = []
+    for number, values in enumerate(labels.T):
+        permuted = replace(target, values=values)
+        folds: Sequence[Split] = first
+        if redeal is not None:
+            folds = redeal(permuted, number)
+        tasks.append((model, permuted, folds, in_one_process))
+    observed = _figures(target, _first_repeat(predictions))
+    as_good = dict.fromkeys(observed, 0)
+    for of_permuted in map_files(
+        _permuted_figures, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"
+    ):
+        for name, value in observed.items():
+            as_good[name] += _is_as_good(name, of_permuted[name], value)
+        advance(len(first))
+    p_values = dict[str, float | None]()
+    for name in observed:
+        p_values[name] = None
+        if np.isfinite(observed[name]):
+            p_values[name] = (1 + as_good[name]) / (1 + n)
+    share_moved = float((labels != target.values[:, None]).mean())
+    return PermutationTest(redeal is None, share_moved, observed, p_values)
+
+
+def _first_repeat(predictions: OutOfFold) -> OutOfFold:
+    """Return the predictions of the first repeat."""
+    return replace(
         predictions,
         scores=predictions.scores[:1],
         decisions=predictions.decisions[:1],
         folds=predictions.folds[:1],
     )
-    observed = _figures(target, once)
-    as_good = dict.fromkeys(observed, 0)
-    for found in map_files(
-        _permuted_figures, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"
-    ):
-        for name, value in observed.items():
-            sign = -1 if name in LOWER_IS_BETTER else 1
-            # Ties must count; the slack keeps rounding from breaking them.
-            as_good[name] += not sign * found[name] < sign * value - 1e-12
-        advance(len(first))
-    p_values = {
-        name: (1 + as_good[name]) / (1 + n) if np.isfinite(observed[name]) else None
-        for name in observed
-    }
-    moved = float((labels != target.values[:, None]).mean())
-    return PermutationTest(redeal is None, moved, observed, p_values)
+
+
+def _is_as_good(metric: str, permuted: float, observed: float) -> bool:
+    """Tell whether a metric of permuted labels is as good as observed; NaN is.
+
+    Ties must count; the slack keeps rounding from breaking them.
+    """
+    sign = 1
+    if metric in LOWER_IS_BETTER:
+        sign = -1
+    return not sign * permuted < sign * observed - 1e-12
 
 
 def permuted_labels(
@@ -163,11 +198,11 @@ def permuted_labels(
     n_permutations: int,
     seed: int,
 ) -> Labels:
-    """Return label vectors (n, permutations), exchanged between subjects with scans in the same places."""
+    """Return label vectors (n, permutations), exchanged between subjects with the same places."""
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
     people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
-    own = people.agg(rows=("index", list), places=("place", tuple))
-    strata = [alike.tolist() for _, alike in own["rows"].groupby(own["places"])]
+    scans = people.agg(rows=("index", list), places=("place", tuple))
+    strata = [alike.tolist() for _, alike in scans["rows"].groupby(scans["places"])]
     vectors = np.tile(target.values[:, None], n_permutations)
     for number, vector in enumerate(vectors.T):
         generator = derive_generator("permutation", seed, number)
@@ -178,13 +213,14 @@ def permuted_labels(
 
 
 def _permuted_figures(
-    model: Model, target: Target, splits: Sequence[Split], given: dict[str, Any]
+    model: Model, target: Target, splits: Sequence[Split], context: FitContext
 ) -> dict[str, float]:
-    return _figures(target, cross_validate(model, target, splits, **given))
+    """Cross-validate a model on permuted labels, and return its metrics."""
+    return _figures(target, cross_validate(model, target, splits, context))
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
     """Return the pooled metrics that have a better direction."""
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
-    found = pooled_metrics(target, model, rows=model.tested, names=names)
-    return {name: float(found[name][0]) for name in names}
+    pooled = pooled_metrics(target, model, rows=model.tested, names=names)
+    return {name: float(pooled[name][0]) for name in names}

@@ -2,12 +2,10 @@
 
 import pandas as pd
 
+from neurocontrast.evaluation.fit.out_of_fold import Models
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import describe_part
-from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.plan.plan import Plan
-
-Models = dict[str, OutOfFold]
 
 
 def measure_sites(inputs: Inputs) -> Measurement:

@@ -6,20 +6,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neurocontrast.evaluation.fit.out_of_fold import Models
 from neurocontrast.evaluation.measure.uncertainty import (
     Resamples,
     bootstrap_metrics,
     count_resamples,
 )
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
-from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.plan.units import MIN_SITES
 from neurocontrast.evaluation.rows import Rows
 from neurocontrast.seeds import derive_seed
-
-Models = dict[str, OutOfFold]
-
 
 Names = npt.NDArray[np.object_]
 

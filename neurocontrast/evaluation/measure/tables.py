@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
-from neurocontrast.evaluation.plan.models import OutOfFold
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.rows import Floats, Rows, Texts, site_names
 from neurocontrast.evaluation.splits.given import split_table
@@ -57,7 +57,7 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Return one row a split: sizes, metrics of every model, and the probe's strength and weight."""
     target = plan.target
-    strength = plan.probe["strength_name"]
+    strength = plan.probe.strength_name
     rows = []
     names = [metric for metric in target.metric_names if metric not in POOLED_ONLY]
     for number, split in enumerate(plan.splits):

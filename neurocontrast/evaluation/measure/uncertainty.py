@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.utils import gen_batches
 
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
-from neurocontrast.evaluation.plan.models.model import OutOfFold
 from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -15,15 +15,9 @@ from sklearn.base import BaseEstimator
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import EmbeddingsOrigin, FixedSplit
+from neurocontrast.documents.result import Probe as EstimatorSection
 from neurocontrast.evaluation.plan.leakage import Overlap
-from neurocontrast.evaluation.plan.models.model import (
-    Description,
-    GivenModel,
-    Model,
-    OutOfFold,
-    cross_validate,
-    split_seed,
-)
+from neurocontrast.evaluation.plan.models.model import GivenModel, Model
 from neurocontrast.evaluation.plan.units import Units
 from neurocontrast.evaluation.probes.adjustment import adjustments
 from neurocontrast.evaluation.probes.designs import (
@@ -32,6 +26,7 @@ from neurocontrast.evaluation.probes.designs import (
     FeatureDesign,
     has_own_blocks,
 )
+from neurocontrast.evaluation.probes.fitting import FitContext
 from neurocontrast.evaluation.probes.members import Designs, Member, MemberDesign
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -164,34 +159,19 @@ class Plan:
             return self
         return self.with_model(outcome)
 
-    def cross_validate(
-        self,
-        model: Model,
-        splits: Sequence[Split] | None = None,
-        *,
-        advance: Callable[[], None] = lambda: None,
-    ) -> OutOfFold:
-        """Predict the test rows of every split by a model; without splits, of the plan's own."""
-        if splits is None:
-            splits = self.splits
-        return cross_validate(
-            model,
-            self.target,
-            splits,
-            subjects=self.subjects,
-            settings=self.settings,
-            sites=self.sites,
-            advance=advance,
-        )
+    @property
+    def context(self) -> FitContext:
+        """Subjects, sites, settings and seed by which the models are fitted."""
+        return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
 
-    def describe(self, model: Model) -> Description:
-        """Return name, expression and title of a model's estimator, as `evaluation.json` has them."""
+    def describe(self, model: Model) -> EstimatorSection:
+        """Describe a model's estimator as the section ``probe`` of `evaluation.json` does."""
         n_train = max(len(split.train) for split in self.splits)
         return model.describe(self.target, self.settings, n_train=n_train)
 
     @property
-    def estimators(self) -> dict[str, Description]:
-        """Name, expression and title of the estimator of each model, by the name of the model."""
+    def estimators(self) -> dict[str, EstimatorSection]:
+        """Descriptions of the models' estimators, by the name of the model."""
         described = {}
         for model in self.models:
             described[model.name] = self.describe(model)
@@ -200,7 +180,7 @@ class Plan:
     def estimator_title(self, model: Model) -> str:
         """Return how a model's estimator is called in a sentence."""
         described = self.describe(model)
-        return str(described.get("title") or described["name"])
+        return str(described.title or described.name)
 
     def with_external(self, external: External) -> Plan:
         """Return the plan with a test set of other people."""
@@ -225,7 +205,7 @@ class Plan:
             if n_repeats > 1:
                 how += f", {n_repeats} times"
         what = "" if isinstance(self.models[0], GivenModel) else " probe"
-        return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe['name']}{what}"
+        return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe.name}{what}"
 
     @property
     def n_features(self) -> int:
@@ -256,10 +236,10 @@ class Plan:
     @property
     def covariates(self) -> tuple[str, ...]:
         """Columns of the baseline."""
-        return tuple(self.models[1].about["baseline_covariates"])
+        return self.models[1].covariates
 
     @property
-    def probe(self) -> Description:
+    def probe(self) -> EstimatorSection:
         """The section ``probe`` of `evaluation.json`: the estimator of the first model."""
         return self.describe(self.models[0])
 
@@ -272,7 +252,9 @@ class Plan:
     def final_seed(self) -> int:
         """Seed of the probe that is fitted on all scans; of the fixed design, that of its one split."""
         seed = self.settings.seed
-        return split_seed(seed, self.splits[0]) if self.fixed else derive_seed("final-probe", seed)
+        if self.fixed:
+            return split_seed(seed, self.splits[0])
+        return derive_seed("final-probe", seed)
 
     @property
     def fixed(self) -> bool:
@@ -283,6 +265,11 @@ class Plan:
     def fitted_rows(self) -> npt.NDArray[np.intp]:
         """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
         return self.splits[0].train if self.fixed else np.arange(len(self.table))
+
+
+def split_seed(seed: int, split: Split) -> int:
+    """Return the seed of the probe of a split."""
+    return derive_seed("probe", seed, split.repeat, split.fold)
 
 
 @dataclass(frozen=True)

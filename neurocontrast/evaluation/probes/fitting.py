@@ -25,6 +25,7 @@ from neurocontrast.evaluation.probes.estimators import (
 from neurocontrast.evaluation.probes.members import Designs, MemberDesign
 from neurocontrast.evaluation.rows import Floats, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
+from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, penalty_folds
 from neurocontrast.evaluation.target import Target
 
@@ -50,50 +51,87 @@ class Prediction:
     """The prediction of each member of a run, of which this is the mean; empty for one encoder."""
 
 
+@dataclass(frozen=True)
+class FitContext:
+    """Subjects, sites, settings and seed by which a model is fitted to rows of a table."""
+
+    subjects: Texts
+    """Subject of each scan."""
+    settings: EvaluationSettings
+    seed: int
+    sites: Texts | None = None
+    """Site of each scan, for inner folds that leave sites out; None: inner folds are dealt."""
+
+
 def fit_probe(
     design: Design,
     target: Target,
-    train: Rows,
-    test: Rows,
+    split: Split,
+    context: FitContext,
     *,
-    subjects: Texts,
-    settings: EvaluationSettings,
-    seed: int,
-    sites: Texts | None = None,
-    validation: Rows | None = None,
     estimator: Probe | BaseEstimator | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on training rows and decide about test rows; one class in training has no model."""
+    """Fit a probe on the training rows of a split, and predict and decide about the test rows.
+
+    Parameters
+    ----------
+    design, target, split : Design, Target, Split
+        Matrices of rows, values to predict, and the rows to fit on and to predict.
+    context : FitContext
+        Subjects, sites, settings and seed.
+    estimator : Probe or estimator, optional
+        Built-in probe, or estimator of scikit-learn; of the settings by default.
+    pairs : pairs of rows, optional
+        Rows to fit and rows to try a penalty on, in place of inner folds.
+
+    Returns
+    -------
+    Prediction
+        Scores and decisions of the test rows.
+    FittedModel or None
+        The fitted model; None where training holds one class, whose share is predicted.
+    """
+    settings = context.settings
+    train = split.train
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return constant_prediction(target, train, len(test)), None
+        return constant_prediction(target, train, len(split.test)), None
     if pairs is None:
         pairs = penalty_folds(
             target,
             train,
-            subjects,
+            context.subjects,
             settings=settings,
-            seed=seed,
-            sites=sites,
-            validation=validation,
+            seed=context.seed,
+            sites=context.sites,
+            validation=split.validation,
         )
-    estimator = PROBES[probe_name(settings, target.kind)] if estimator is None else estimator
-    continuous = target.kind == "continuous"
-    own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
+    if estimator is None:
+        estimator = PROBES[probe_name(settings, target.kind)]
     with one_thread():
         if isinstance(estimator, Probe):
-            model = fit_built_in(estimator, design, train, test, target.values, pairs, settings)
-        else:
-            model = fit_own(
-                estimator, design, train, test, target.values, subjects=subjects, seed=seed
+            own_name = ""
+            model = fit_built_in(
+                estimator, design, train, split.test, target.values, pairs, settings
             )
-        scores = _scores(model.estimator, target, model.x_test, own=own)
-        if not continuous and not gives_probabilities(model.estimator):
-            decisions = model.estimator.predict(model.x_test).astype(np.int64)
-            threshold = None
         else:
+            own_name = describe_own(estimator)[0]
+            model = fit_own(
+                estimator,
+                design,
+                train,
+                split.test,
+                target.values,
+                subjects=context.subjects,
+                seed=context.seed,
+            )
+        scores = _scores(model.estimator, target, model.x_test, own=own_name)
+        threshold = None
+        if target.kind == "continuous" or gives_probabilities(model.estimator):
             decisions, threshold = decide_scores(scores, target, train, settings)
-    found = Prediction(
+        else:
+            decisions = model.estimator.predict(model.x_test).astype(np.int64)
+    prediction = Prediction(
         scores,
         decisions,
         threshold,
@@ -102,26 +140,24 @@ def fit_probe(
         model.chosen,
         model.weight,
     )
-    return found, model
+    return prediction, model
 
 
 def fit_each(
     design: Designs,
     target: Target,
-    train: Rows,
-    test: Rows,
+    split: Split,
+    context: FitContext,
     *,
-    settings: EvaluationSettings,
-    **given: Any,
+    estimator: Probe | BaseEstimator | None = None,
 ) -> Prediction:
     """Fit a probe as `fit_probe` does, or one to each member of a run, whose scores are averaged."""
     if not isinstance(design, MemberDesign):
-        return fit_probe(design, target, train, test, settings=settings, **given)[0]
+        return fit_probe(design, target, split, context, estimator=estimator)[0]
     predictions = []
     for of_member in design.designs:
-        prediction, _ = fit_probe(of_member, target, train, test, settings=settings, **given)
-        predictions.append(prediction)
-    return average_members(predictions, target, train, settings)
+        predictions.append(fit_probe(of_member, target, split, context, estimator=estimator)[0])
+    return average_members(predictions, target, split.train, context.settings)
 
 
 def average_members(

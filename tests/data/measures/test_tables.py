@@ -199,3 +199,28 @@ def test_who_asks_to_check_people_without_images_hears_what_reads_measures(
         in said
     )
     assert [path.name for path in tmp_path.iterdir()] == ["people.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("described", "program"),
+    [
+        ('"FreeSurfer 7.4"', "FreeSurfer 7.4"),
+        ("null", "FreeSurfer 6.0"),
+        ('{"Description": "program and version"}', "FreeSurfer 6.0"),
+    ],
+)
+def test_a_json_file_names_the_software_or_describes_its_column(table, described, program):
+    path = table("participant_id\tsoftware\tLeft-Hippocampus\nsub-1\tFreeSurfer 6.0\t4000\n")
+    table(f'{{"software": {described}}}', "measures.json")
+    found = read_tables(path)
+    assert set(found.versions.values()) == {"FreeSurfer 6.0"}
+    assert program in found.software
+    assert "Description" not in found.software
+
+
+def test_software_of_a_json_file_that_is_no_text_is_refused(table):
+    path = table("participant_id\tLeft-Hippocampus\nsub-1\t4000\n")
+    file = table('{"software": {"Description": "program"}}', "measures.json")
+    with pytest.raises(DataError, match=f"{file}: 'software' must be text, found") as error:
+        read_tables(path)
+    assert "\n" not in str(error.value)

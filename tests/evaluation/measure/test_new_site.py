@@ -11,6 +11,8 @@ from neurocontrast.evaluation.measure.new_site import (
     plan_sites_left_out,
 )
 from neurocontrast.evaluation.plan.models import ConstantModel
+from neurocontrast.evaluation.probes.fitting import FitContext
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
@@ -172,10 +174,11 @@ def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):
 def test_the_constant_is_what_training_says():
     target = Target("age", "continuous", np.array([1.0, 2.0, 9.0, 50.0]))
     constant = ConstantModel("constant")
+    context = FitContext(np.array(list("abcde"), dtype=object), EvaluationSettings(), seed=0)
     split = Split(0, 0, np.array([0, 1, 2]), np.array([3]))
-    assert constant.predict(target, split).scores == [2.0]
+    assert constant.predict(target, split, context).scores == [2.0]
     classes = Target("d", "binary", np.array([0, 0, 0, 1, 1]), ("a", "b"), "b")
-    found = constant.predict(classes, Split(0, 0, np.arange(4), np.array([4])))
+    found = constant.predict(classes, Split(0, 0, np.arange(4), np.array([4])), context)
     assert (found.scores[0], found.decisions[0]) == (0.25, 0)
 
 

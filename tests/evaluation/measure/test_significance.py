@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure import significance
 from neurocontrast.evaluation.measure.significance import (
     corrected_resampled_t,
@@ -25,8 +26,9 @@ from neurocontrast.evaluation.measure.significance import (
     permuted_labels,
 )
 from neurocontrast.evaluation.measure.uncertainty import pooled_metrics
-from neurocontrast.evaluation.plan.models import OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.plan.models import ProbeModel
 from neurocontrast.evaluation.probes.designs import FeatureDesign
+from neurocontrast.evaluation.probes.fitting import FitContext
 from neurocontrast.evaluation.splits import stratified
 from tests.evaluation.quick import binary, content, continuous, names, target_by, warnings
 
@@ -150,14 +152,11 @@ def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **optio
 
     splits = deal(target, 0)
     model = ProbeModel("embedding", FeatureDesign(features))
-    predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
-    given = {
-        "sites": sites,
-        "subjects": subjects,
-        "settings": settings,
-        "redeal": deal if redeal else None,
-    }
-    return permutation_test(model, target, splits, predictions, **given), predictions
+    context = FitContext(subjects, settings, settings.seed, np.array(sites, dtype=object))
+    predictions = cross_validate(model, target, splits, context)
+    dealer = deal if redeal else None
+    tested = permutation_test(model, target, splits, predictions, context, redeal=dealer)
+    return tested, predictions
 
 
 @pytest.mark.parametrize("redeal", [True, False])

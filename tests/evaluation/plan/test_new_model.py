@@ -8,7 +8,7 @@ from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation import fit_and_measure
 from neurocontrast.evaluation.measure.learning import LearningCurve
 from neurocontrast.evaluation.plan import planning
-from neurocontrast.evaluation.plan.models import ProbeModel, Rival
+from neurocontrast.evaluation.plan.models import Baseline, ProbeModel
 from neurocontrast.evaluation.probe_kinds import PROBES, Probe
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reporting.rivals import rivals
@@ -23,8 +23,8 @@ def make_noise(plan):
     return ProbeModel(
         "noise",
         lambda train, test: (values[train], values[test]),
-        rival=Rival("noise", "random numbers", "chance"),
-        about={"noise_seed": 0},
+        baseline=Baseline("noise", "random numbers", "chance"),
+        result_keys={"noise_seed": 0},
     )
 
 

@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.documents.figures import Metric, ModelFigures
 from neurocontrast.evaluation.measure.model_figures import Figures
-from neurocontrast.evaluation.measure.results import look_at_rival
-from neurocontrast.evaluation.plan.models import ConstantModel, Rival
+from neurocontrast.evaluation.measure.results import look_at_baseline
+from neurocontrast.evaluation.plan.models import Baseline, ConstantModel
 from neurocontrast.evaluation.plan.models.voxels import ComponentsDesign, make, voxel_products
 from neurocontrast.exceptions import DataError
 from tests.evaluation.quick import evaluate_study, make_plan, warnings
@@ -123,8 +123,10 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(measured):
 def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     voxels = ModelFigures(metrics={metric: Metric(pooled=theirs)})
     figures = Figures({metric: Metric(pooled=ours)}, models={"voxels": voxels})
-    model = ConstantModel("voxels", rival=Rival("voxels", "23 principal components", "the scans"))
-    found = look_at_rival(figures, model, metric)
+    model = ConstantModel(
+        "voxels", baseline=Baseline("voxels", "23 principal components", "the scans")
+    )
+    found = look_at_baseline(figures, model, metric)
     assert bool(found) is warns
     assert all(notice.message.startswith("23 principal components") for notice in found)
 

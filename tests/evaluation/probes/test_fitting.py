@@ -9,8 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.plan.models import decide_scores, fit_probe
 from neurocontrast.evaluation.probes.designs import principal_axes
+from neurocontrast.evaluation.probes.fitting import FitContext, decide_scores, fit_probe
+from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from tests.evaluation.quick import binary, evaluate, names, target_by
@@ -22,9 +23,11 @@ def test_one_class_in_training_is_all_there_is_to_say(kind):
     target = Target("dx", kind, np.array([1, 1, 1, 0, 1]), classes)
     x = np.random.default_rng(0).normal(size=(5, 2))
     decided = fit_probe(
-        lambda train, test: (x[train], x[test]), target, np.arange(3), np.arange(3, 5),
-        subjects=names(5), settings=EvaluationSettings(), seed=0,
-    )[0]  # fmt: skip
+        lambda train, test: (x[train], x[test]),
+        target,
+        Split(0, 0, np.arange(3), np.arange(3, 5)),
+        FitContext(names(5), EvaluationSettings(), seed=0),
+    )[0]
     assert decided.decisions.tolist() == [1, 1]
     assert decided.scores.tolist() == ([1.0, 1.0] if kind == "binary" else [[0.0, 1.0, 0.0]] * 2)
 
@@ -119,7 +122,7 @@ def test_a_probe_is_the_plain_pipeline(kind, p):
         return features[a], features[b]
 
     fit = fit_probe(
-        design, target, train, test, subjects=subjects, settings=SETTINGS, seed=3, pairs=pairs
+        design, target, Split(0, 0, train, test), FitContext(subjects, SETTINGS, 3), pairs=pairs
     )[0]
     assert fit.strength == strength
     np.testing.assert_allclose(fit.scores, expected, atol=1e-6)
@@ -145,7 +148,9 @@ def test_a_class_that_is_not_in_training_gets_probability_zero():
     train = np.flatnonzero(target.values != 2)
     test = np.flatnonzero(target.values == 2)
     pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
-    given = {"subjects": subjects, "settings": SETTINGS, "seed": 0, "pairs": pairs}
-    fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, **given)[0]
+    split = Split(0, 0, train, test)
+    context = FitContext(subjects, SETTINGS, seed=0)
+    design = lambda a, b: (features[a], features[b])  # noqa: E731
+    fit = fit_probe(design, target, split, context, pairs=pairs)[0]
     assert (fit.scores[:, 2] == 0).all()
     np.testing.assert_allclose(fit.scores.sum(axis=1), 1)

@@ -1,12 +1,15 @@
 """Large tables: the same probes in less memory, and a map of some scans."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from neurocontrast.evaluation import fit_and_measure
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
 from neurocontrast.evaluation.measure import uncertainty
-from neurocontrast.evaluation.plan.models import cross_validate, fit_probe
 from neurocontrast.evaluation.probes.designs import FeatureDesign
+from neurocontrast.evaluation.probes.fitting import fit_probe
 from tests.evaluation.quick import plan_kind, warnings
 
 
@@ -17,8 +20,7 @@ def plan_of(make_cohort, kind="binary", n=400, **options):
 
 
 def scores_of(plan):
-    given = {"subjects": plan.subjects, "settings": plan.settings}
-    return cross_validate(plan.models[0], plan.target, plan.splits, **given).scores
+    return cross_validate_model(plan, plan.models[0]).scores
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
@@ -48,8 +50,7 @@ def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_co
     watched = lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)  # noqa: E731
     monkeypatch.setattr(FeatureDesign, "__call__", watched)
     split = plan.splits[0]
-    given = {"subjects": plan.subjects, "settings": plan.settings}
-    fit_probe(plan.design(), plan.target, split.train, split.test, seed=0, **given)
+    fit_probe(plan.design(), plan.target, split, replace(plan.context, seed=0))
     assert asked == {(256, 64), (320, 80)}
 
 

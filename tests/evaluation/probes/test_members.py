@@ -9,6 +9,7 @@ from sklearn.svm import SVC, LinearSVC
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import fit_and_measure, load_probe, save_probe
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
 from neurocontrast.evaluation.measure.external import plan_external
 from neurocontrast.evaluation.plan.models.beside import make_beside
 from neurocontrast.evaluation.probes.designs import PairDesign
@@ -74,7 +75,7 @@ def scores_of_members(cohort, n_components=0, **options):
 @pytest.mark.parametrize("target", ["diagnosis", "age", "site"])
 def test_predictions_are_the_mean_of_those_of_each_member_alone(make_cohort, target, n_components):
     cohort = cohort_of(make_cohort)
-    options = {"target": target, "C": (1e-2, 1.0), "alpha": (10.0, 1000.0)}
+    options = {"target": target, "C": (1e-2, 1.0), "alpha": (10.0, 1000.0), "n_inner_folds": 2}
     plan = make_plan(cohort, info=info_of(n_components=n_components), n_folds=3, **options)
     result = fit_and_measure(plan)
     scores = result.models["embedding"].scores
@@ -191,7 +192,7 @@ def test_permutations_and_an_external_test_use_the_mean(make_cohort):
     table = other.table.assign(participant_id=names, subject_id=names)
     described = EmbeddingsInfo(**info)
     external = plan_external(plan, table, other.features, info=described, training_info=described)
-    tested = external.plan.cross_validate(external.plan.models[0])
+    tested = cross_validate_model(external.plan, external.plan.models[0])
     probe = fit_on_all(plan, encoder=None)[1]
     rows = np.arange(len(plan.table), len(external.plan.table))
     np.testing.assert_allclose(tested.scores[0, rows], probe.predict(other.features), atol=1e-8)
@@ -230,8 +231,9 @@ def test_one_encoder_has_no_members():
 
 
 def test_the_table_of_folds_has_the_mean_weight(make_cohort):
-    plan = make_plan(cohort_of(make_cohort), info=info_of(n_components=N_COMPONENTS), n_folds=3)
-    result = fit_and_measure(plan)
+    options = {"n_folds": 3, "n_inner_folds": 2, "C": (1e-2, 1.0)}
+    info = info_of(n_components=N_COMPONENTS)
+    result = fit_and_measure(make_plan(cohort_of(make_cohort), info=info, **options))
     folds = result.tables["folds"]
     for weight, fit in zip(folds["weight_network"], result.models["embedding"].fits, strict=True):
         assert weight == pytest.approx(np.mean([member.weight for member in fit.members]))

@@ -7,7 +7,6 @@ import pytest
 
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.metrics import LOG_FLOOR
-from neurocontrast.evaluation.plan.models import fit_probe
 from neurocontrast.evaluation.probe_kinds import PROBES
 from neurocontrast.evaluation.probes.blocks import BlockColumns, BlockProducts, standardised_blocks
 from neurocontrast.evaluation.probes.designs import (
@@ -18,12 +17,14 @@ from neurocontrast.evaluation.probes.designs import (
     standardised,
     weighed,
 )
+from neurocontrast.evaluation.probes.fitting import FitContext, fit_probe
 from neurocontrast.evaluation.probes.search import (
     Losses,
     Search,
     choose_weight,
     lowest_from_nearest,
 )
+from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import penalty_folds
 from tests.evaluation.quick import names, target_by
 
@@ -117,11 +118,14 @@ def choose(kind, n_network, *, exhaustive):
         for strength in settings.alpha if kind == "continuous" else settings.C:
             loss = []
             for fit, tried in pairs:
+                narrow = EvaluationSettings(alpha=(strength,), C=(strength,))
                 predicted, _ = fit_probe(
-                    replace(design, weight=weight), target, fit, tried,
-                    subjects=names(N_ROWS), seed=0, pairs=pairs,
-                    settings=EvaluationSettings(alpha=(strength,), C=(strength,)),
-                )  # fmt: skip
+                    replace(design, weight=weight),
+                    target,
+                    Split(0, 0, fit, tried),
+                    FitContext(names(N_ROWS), narrow, seed=0),
+                    pairs=pairs,
+                )
                 truth = target.values[tried]
                 if kind == "continuous":
                     loss.append(np.mean((predicted.scores - truth) ** 2))

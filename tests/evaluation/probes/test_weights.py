@@ -9,11 +9,14 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from neurocontrast.documents.figures import Metric, ModelFigures
 from neurocontrast.evaluation import BlockScaler, fit_and_measure, load_probe, save_probe
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
 from neurocontrast.evaluation.measure.model_figures import Figures
-from neurocontrast.evaluation.measure.results import key_beside, look_at_rival
-from neurocontrast.evaluation.plan.models import Model, Rival, fit_probe, voxels
+from neurocontrast.evaluation.measure.results import key_beside, look_at_baseline
+from neurocontrast.evaluation.plan.models import Baseline, Model, voxels
 from neurocontrast.evaluation.plan.models.beside import make_beside
 from neurocontrast.evaluation.probes.designs import EQUAL, WEIGHTS, PairDesign, scaler_of, weighed
+from neurocontrast.evaluation.probes.fitting import fit_probe
+from neurocontrast.evaluation.splits import Split
 from tests.evaluation.quick import make_plan
 
 N_NETWORK = 30
@@ -49,12 +52,8 @@ def fit(plan, train, test, **changes):
     return fit_probe(
         changes.get("design", plan.design()),
         changes.get("target", plan.target),
-        train,
-        test,
-        subjects=plan.subjects,
-        settings=plan.settings,
-        seed=0,
-        sites=plan.sites,
+        Split(0, 0, train, test),
+        replace(plan.context, seed=0),
     )
 
 
@@ -149,8 +148,8 @@ def aucs(embedding, **others):
 )
 def test_no_gain_is_said_unless_the_embedding_adds_to_the_measures(together, code):
     figures = aucs(embedding=0.7, regional=0.8, regional_beside=together)
-    model = Model("regional", rival=Rival("regions", "12 measures", "the measures"))
-    (notice,) = look_at_rival(figures, model, "auc", beside="regional_beside")
+    model = Model("regional", baseline=Baseline("regions", "12 measures", "the measures"))
+    (notice,) = look_at_baseline(figures, model, "auc", beside="regional_beside")
     assert notice.code == code
     assert ("no gain" in notice.message) == (code == "regional_as_good")
 
@@ -161,12 +160,12 @@ def test_no_gain_is_said_unless_the_embedding_adds_to_the_measures(together, cod
 )
 def test_a_kernel_is_no_end_where_the_embedding_adds_more_to_a_linear_model(together, code):
     figures = aucs(embedding=0.7, voxels_kernel=0.8, voxels_beside=together)
-    rival = Rival("voxels", "60 components", "the scans as they are", of="voxels")
-    model = Model("voxels_kernel", rival=rival)
-    pair = Model("voxels_beside", rival=Rival("both", "both", beside="voxels"))
+    baseline = Baseline("voxels", "60 components", "the scans as they are", of="voxels")
+    model = Model("voxels_kernel", baseline=baseline)
+    pair = Model("voxels_beside", baseline=Baseline("both", "both", beside="voxels"))
     assert key_beside([model], model) == ""
     beside = key_beside([model, pair], model)
-    (notice,) = look_at_rival(figures, model, "auc", beside=beside)
+    (notice,) = look_at_baseline(figures, model, "auc", beside=beside)
     assert notice.code == code
     assert ("no gain" in notice.message) == (code == "voxels_kernel_as_good")
 
@@ -249,8 +248,8 @@ def test_voxels_get_the_embedding_beside_them(make_cohort):
     scans = np.random.default_rng(5).normal(size=(len(plan.table), 200)).astype(np.float32)
     first = voxels.make(plan, voxels.voxel_products(scans), {})
     model = make_beside(plan, first)
-    assert (model.name, model.rival.beside) == ("voxels_beside", "voxels")
-    predicted = plan.cross_validate(model)
+    assert (model.name, model.baseline.beside) == ("voxels_beside", "voxels")
+    predicted = cross_validate_model(plan, model)
     assert {fit.weight for fit in predicted.fits} <= set(WEIGHTS)
     alone = replace(plan, blocks=())
     assert make_beside(alone, first) is None

@@ -52,7 +52,7 @@ def plan_by_file(sessions, tmp_path):
     return from_rows
 
 
-@pytest.mark.parametrize("options", [{"n_repeats": 2}, {"splits": "leave-site-out"}])
+@pytest.mark.parametrize("options", [{"n_repeats": 2, "n_folds": 3}, {"splits": "leave-site-out"}])
 def test_the_written_splits_are_the_same_splits_again(sessions, plan_by_file, options):
     first = make_plan(sessions, **options)
     result = evaluate_study(first)

@@ -9,40 +9,22 @@ from neurocontrast.evaluation.plan.models.components import make_components
 from neurocontrast.evaluation.plan.models.covariates import make_baseline
 from neurocontrast.evaluation.plan.models.kernel import make_kernel
 from neurocontrast.evaluation.plan.models.model import (
+    Baseline,
     ConstantModel,
     GivenModel,
     Model,
-    OutOfFold,
     ProbeModel,
-    Rival,
-    cross_validate,
-    gather,
-    split_seed,
 )
 from neurocontrast.evaluation.plan.models.network import make_network
 from neurocontrast.evaluation.plan.models.regional import make_regional
-from neurocontrast.evaluation.probes.fitting import (
-    Prediction,
-    average_members,
-    decide_scores,
-    fit_probe,
-)
 
 __all__ = [
     "MODELS",
+    "Baseline",
     "ConstantModel",
     "GivenModel",
     "Model",
-    "OutOfFold",
-    "Prediction",
     "ProbeModel",
-    "Rival",
-    "average_members",
-    "cross_validate",
-    "decide_scores",
-    "fit_probe",
-    "gather",
-    "split_seed",
 ]
 
 MODELS = (
@@ -53,5 +35,8 @@ MODELS = (
     make_kernel,
     make_regional_beside,
 )
-"""What the embedding is compared with: each returns its model of a plan, None without a use for it,
-or the warning that says why there is none."""
+"""Functions that make the models beside the embedding.
+
+Each returns a model of a plan, None where the plan has no use for the model, or the warning that
+says why the model is left out.
+"""

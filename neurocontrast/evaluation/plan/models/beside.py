@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.evaluation.plan.models.model import ProbeModel, Rival
+from neurocontrast.evaluation.plan.models.model import Baseline, ProbeModel
 from neurocontrast.evaluation.probes.designs import (
     Design,
     FeatureDesign,
@@ -25,16 +25,16 @@ def make_regional_beside(plan: Plan) -> ProbeModel | None:
 
 
 def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return the built-in probe of a rival's features and of the embedding, as two blocks.
+    """Return the built-in probe of a baseline's features and of the embedding, as two blocks.
 
     None for an encoder of one block, and where the user gave the estimator, which would get columns
     of unlike scales.
     """
-    if plan.estimator is not None or first.rival is None or not plan.own_blocks:
+    if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
         return None
-    rival = Rival(
-        f"{first.rival.name} + embedding",
-        f"{first.rival.what} and the embedding",
+    baseline = Baseline(
+        f"{first.baseline.name} + embedding",
+        f"{first.baseline.plural} and the embedding",
         beside=first.name,
     )
     alone = first_design(first.design)
@@ -43,4 +43,4 @@ def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
         assert isinstance(embedding, FeatureDesign)
         return PairDesign(alone, embedding)
 
-    return ProbeModel(f"{first.name}_beside", map_design(plan.design(), pair), rival=rival)
+    return ProbeModel(f"{first.name}_beside", map_design(plan.design(), pair), baseline=baseline)

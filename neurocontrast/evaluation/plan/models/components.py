@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neurocontrast.documents.notice import Notice
-from neurocontrast.evaluation.plan.models.model import ProbeModel, Rival
+from neurocontrast.evaluation.plan.models.model import Baseline, ProbeModel
 from neurocontrast.evaluation.plan.models.own import keep_fitting
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ def make_components(plan: Plan) -> ProbeModel | Notice | None:
     whose = "the encoder"
     if plan.members:
         whose = "each member"
-    rival = Rival(
+    baseline = Baseline(
         "components",
         f"{plan.size_of_block(block.name)} principal components of {whose}",
         "a linear model of the same scans",
         lacks="the network",
     )
-    model = ProbeModel("components", plan.design(block=block.name), plan.estimator, rival=rival)
+    model = ProbeModel(
+        "components", plan.design(block=block.name), plan.estimator, baseline=baseline
+    )
     return keep_fitting(plan, model)

@@ -42,7 +42,7 @@ class CovariateDesign:
 def make_baseline(plan: Plan) -> Model:
     """Return the usable covariates of the settings, with the embedding's estimator if possible.
 
-    Images that no covariate is known of have the shares of the classes as their baseline.
+    Images without any known covariate have the shares of the classes as their baseline.
     """
     settings = plan.settings
     target = plan.target
@@ -56,12 +56,13 @@ def make_baseline(plan: Plan) -> Model:
         names = names[: names.index("site")] + names[names.index("site") + 1 :]
         dropped["site"] = "has values in test that train lacks"
     is_silent = plan.fixed and usual and not has_new_sites
-    found = [] if is_silent else look_at_covariates(names, dropped)
-    about = {"baseline_covariates": list(names)}
+    notices = list[Notice]()
+    if not is_silent:
+        notices = look_at_covariates(names, dropped)
     if plan.fixed and not names and target.kind != "continuous":
-        return ConstantModel("baseline", about=about, notices=tuple(found))
+        return ConstantModel("baseline", notices=tuple(notices))
     design = CovariateDesign(plan.table, names)
-    model = ProbeModel("baseline", design, about=about, notices=tuple(found))
+    model = ProbeModel("baseline", design, covariates=names, notices=tuple(notices))
     # At new sites the same model goes without the site.
     tried = tuple(name for name in names if name != "site")
     return with_estimator(model, plan, tried, plan.splits[0].train)
@@ -74,7 +75,7 @@ def with_estimator(model: ProbeModel, plan: Plan, names: Sequence[str], rows: Ro
     probe is sure to predict.
     """
     columns = CovariateDesign(plan.table, tuple(names))
-    n_covariates = len(model.about["baseline_covariates"])
+    n_covariates = len(model.covariates)
     if plan.estimator is None or not n_covariates:
         return replace(model, estimator=None)
     why = None
@@ -108,11 +109,10 @@ def _has_new_sites(plan: Plan, names: Sequence[str]) -> bool:
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:
     """Return a baseline of other covariates, or of another table."""
-    about = {"baseline_covariates": list(names)}
+    covariates = tuple(names)
     if not isinstance(model, ProbeModel):
-        return replace(model, about=about)
-    design = CovariateDesign(table, tuple(names))
-    changed = replace(model, design=design, about=about)
+        return replace(model, covariates=covariates)
+    changed = replace(model, design=CovariateDesign(table, covariates), covariates=covariates)
     if names:
         return changed
     return replace(changed, estimator=None)

@@ -1,4 +1,4 @@
-"""The second rival: a model that is not linear, of the measures or components of the first one."""
+"""A kernel model of the measures or components of a linear baseline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from neurocontrast.evaluation.plan.plan import Plan
 
 OF_KERNEL = "_kernel"
-"""End of the name of a second rival, after that of the linear one."""
+"""End of the name of a kernel model, after that of the linear one."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ def make_kernel(plan: Plan) -> ProbeModel | None:
 
 
 def make_second(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return a kernel model beside a linear rival; None where the user gave the estimator."""
-    if plan.estimator is not None or first.rival is None:
+    """Return a kernel model beside a linear baseline; None where the user gave the estimator."""
+    if plan.estimator is not None or first.baseline is None:
         return None
     design = first.design
     if isinstance(design, CovariateDesign):
         design = MeasureDesign(design.table, design.names)
-    rival = first.rival._replace(name=f"{first.rival.name} (kernel)", of=first.name)
+    baseline = first.baseline._replace(name=f"{first.baseline.name} (kernel)", of=first.name)
     probe = kernel_probe(plan.target.kind)
     return replace(
         first,
         name=f"{first.name}{OF_KERNEL}",
         design=design,
         estimator=probe,
-        rival=rival,
-        about={},
+        baseline=baseline,
+        result_keys={},
         notices=(),
     )

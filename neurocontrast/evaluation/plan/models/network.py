@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neurocontrast.documents.notice import Notice
-from neurocontrast.evaluation.plan.models.model import ProbeModel, Rival
+from neurocontrast.evaluation.plan.models.model import Baseline, ProbeModel
 from neurocontrast.evaluation.plan.models.own import keep_fitting
 
 if TYPE_CHECKING:
@@ -21,6 +21,6 @@ def make_network(plan: Plan) -> ProbeModel | Notice | None:
     if plan.members:
         whose = "each member's network"
     n_features = plan.size_of_block(block.name)
-    rival = Rival("network", f"{n_features} features of {whose}", lacks="the components")
-    model = ProbeModel("network", plan.design(block=block.name), plan.estimator, rival=rival)
+    baseline = Baseline("network", f"{n_features} features of {whose}", lacks="the components")
+    model = ProbeModel("network", plan.design(block=block.name), plan.estimator, baseline=baseline)
     return keep_fitting(plan, model)

@@ -13,6 +13,7 @@ from neurocontrast.evaluation.plan.models.model import ProbeModel
 from neurocontrast.evaluation.probes.estimators import EstimatorError, describe_own
 from neurocontrast.evaluation.probes.fitting import fit_probe
 from neurocontrast.evaluation.probes.members import designs_of
+from neurocontrast.evaluation.splits import Split
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.plan.plan import Plan
@@ -31,19 +32,11 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
     if picked is not None:
         name = describe_own(plan.estimator)[0]
         return f"{name} takes columns by their position ({picked}), which is that in the embedding"
-    settings = plan.settings
+    split = Split(0, 0, rows, rows[:1])
     try:
         for of_member in designs_of(design):
             fit_probe(
-                of_member,
-                plan.target,
-                rows,
-                rows[:1],
-                subjects=plan.subjects,
-                settings=settings,
-                seed=settings.seed,
-                estimator=plan.estimator,
-                pairs=[],
+                of_member, plan.target, split, plan.context, estimator=plan.estimator, pairs=[]
             )
     except EstimatorError as error:
         return str(error).removeprefix("probe: ").rstrip(".")
@@ -51,14 +44,14 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 
 
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
-    """Return a rival that the plan's estimator fits; else a warning that the rival is left out.
+    """Return a baseline that the plan's estimator fits; else a warning that the model is left out.
 
-    A rival with another estimator than the embedding would compare two estimators.
+    A baseline with another estimator than the embedding would compare two estimators.
     """
     why = why_unfit(plan, model.design, plan.splits[0].train)
-    if why is None or model.rival is None:
+    if why is None or model.baseline is None:
         return model
-    return Notice.of("rival_left_out", rival=model.rival.what, why=why)
+    return Notice.of("rival_left_out", rival=model.baseline.plural, why=why)
 
 
 def find_picked_columns(estimator: BaseEstimator) -> str | None:

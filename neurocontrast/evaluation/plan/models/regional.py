@@ -13,7 +13,7 @@ from neurocontrast.data.measures.units import People, check_units_of_people
 from neurocontrast.data.measures.unmarked import check_codes
 from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.plan.models.covariates import CovariateDesign
-from neurocontrast.evaluation.plan.models.model import ProbeModel, Rival
+from neurocontrast.evaluation.plan.models.model import Baseline, ProbeModel
 from neurocontrast.evaluation.plan.models.own import keep_fitting
 from neurocontrast.evaluation.rows import choose_numbers, row_names, sites_of_rows
 
@@ -58,10 +58,10 @@ def make_regional(plan: Plan) -> ProbeModel | Notice | None:
     names = choose_regional(plan)
     if not names:
         return None
-    rival = Rival(
+    baseline = Baseline(
         "regions", f"{len(names)} regional measures", "measures of the regions of the scans"
     )
     design = CovariateDesign(plan.table, names)
     columns = {"regional_columns": list(names)}
-    model = ProbeModel("regional", design, plan.estimator, rival=rival, about=columns)
+    model = ProbeModel("regional", design, plan.estimator, baseline=baseline, result_keys=columns)
     return keep_fitting(plan, model)

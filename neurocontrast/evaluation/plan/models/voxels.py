@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.decomposition import KernelPCA
 
 from neurocontrast.documents.result import VoxelsAbout
-from neurocontrast.evaluation.plan.models.model import ProbeModel, Rival
+from neurocontrast.evaluation.plan.models.model import Baseline, ProbeModel
 from neurocontrast.evaluation.probes.designs import one_thread
 from neurocontrast.evaluation.rows import Floats, Rows
 
@@ -61,7 +61,7 @@ def make(plan: Plan, products: Floats, about: Mapping[str, Any]) -> ProbeModel:
     `products` (n, n) are inner products of their voxels; `about` says how the voxels were read.
     """
     n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in plan.splits))
-    rival = Rival(
+    baseline = Baseline(
         "voxels", f"{n_components} principal components of the voxels", "the scans as they are"
     )
     described = VoxelsAbout.model_validate(
@@ -71,6 +71,6 @@ def make(plan: Plan, products: Floats, about: Mapping[str, Any]) -> ProbeModel:
         "voxels",
         ComponentsDesign(products),
         plan.estimator,
-        rival=rival,
-        about={"voxels_about": described},
+        baseline=baseline,
+        result_keys={"voxels_about": described},
     )

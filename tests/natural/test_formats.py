@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.natural.pictures import (
+from neurocontrast.natural.archives import open_files
+from neurocontrast.natural.formats import (
     class_names,
-    open_files,
     read_cifar,
     read_class_folders,
     read_digits,

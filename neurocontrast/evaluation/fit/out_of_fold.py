@@ -1,0 +1,119 @@
+"""Predict every scan by models that were fitted without the scan's subject: cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.evaluation.plan.models import Model
+from neurocontrast.evaluation.plan.plan import Plan, split_seed
+from neurocontrast.evaluation.probes.estimators import EstimatorError
+from neurocontrast.evaluation.probes.fitting import FitContext, Prediction
+from neurocontrast.evaluation.rows import Floats, Rows
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.target import Target
+from neurocontrast.parallel.workers import map_files
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Scores, decisions and folds of each scan: (n_repeats, n) arrays.
+
+    Scores are NaN, decisions 0 and folds -1 where a scan was never tested. Scores of several
+    classes are (n_repeats, n, n classes).
+    """
+
+    scores: Floats
+    decisions: npt.NDArray[np.int64]
+    folds: Rows
+    fits: Sequence[Prediction] = ()
+    """The prediction of each split, in their order."""
+
+    @property
+    def tested(self) -> Rows:
+        """Rows that were tested at least once."""
+        return np.flatnonzero((self.folds >= 0).any(axis=0))
+
+
+Models = dict[str, OutOfFold]
+"""Out-of-fold predictions of each model, by its name."""
+
+
+def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
+    """Return the predictions of all splits as arrays over the scans of the target."""
+    n = len(target.values)
+    n_repeats = 1 + max(split.repeat for split in splits)
+    shape: tuple[int, ...] = (n_repeats, n)
+    if target.kind == "multiclass":
+        shape = (n_repeats, n, len(target.classes))
+    scores = np.full(shape, np.nan)
+    decisions = np.zeros((n_repeats, n), dtype=np.int64)
+    folds = np.full((n_repeats, n), -1, dtype=np.intp)
+    for split, prediction in zip(splits, predictions, strict=True):
+        rows = (split.repeat, split.test)
+        scores[rows] = prediction.scores
+        decisions[rows] = prediction.decisions
+        folds[rows] = split.fold
+    return OutOfFold(scores, decisions, folds, predictions)
+
+
+def cross_validate(
+    model: Model,
+    target: Target,
+    splits: Sequence[Split],
+    context: FitContext,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> OutOfFold:
+    """Fit a model in every split, and predict the test rows, in as many processes as the settings say.
+
+    Parameters
+    ----------
+    model, target, splits : Model, Target, sequence of Split
+        Model to fit, values to predict, and rows to fit on and to predict.
+    context : FitContext
+        Subjects, sites and settings; the seed of each fit is derived from its seed (`split_seed`).
+    advance : callable
+        Called after each split.
+    """
+    tasks = []
+    for number, split in enumerate(splits):
+        of_split = replace(context, seed=split_seed(context.seed, split))
+        tasks.append((number, model, target, split, of_split))
+    predictions = dict[int, Prediction]()
+    for number, prediction in map_files(
+        _predict_split, tasks, n_workers=context.settings.n_jobs, option="evaluation.n_jobs"
+    ):
+        predictions[number] = prediction
+        advance()
+    in_order = [predictions[number] for number in range(len(splits))]
+    return gather(target, splits, in_order)
+
+
+def cross_validate_model(
+    plan: Plan,
+    model: Model,
+    splits: Sequence[Split] | None = None,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> OutOfFold:
+    """Fit a model of a plan in every split, and predict the test rows; by default in the plan's splits."""
+    if splits is None:
+        splits = plan.splits
+    return cross_validate(model, plan.target, splits, plan.context, advance=advance)
+
+
+def _predict_split(
+    number: int, model: Model, target: Target, split: Split, context: FitContext
+) -> tuple[int, Prediction]:
+    """Predict the test rows of a split; an error of the user's estimator names model and fold."""
+    try:
+        return number, model.predict(target, split, context)
+    except EstimatorError as error:
+        where = f"fold {split.fold} of repeat {split.repeat}"
+        if model.name != "embedding":
+            where = f"model '{model.name}', {where}"
+        raise EstimatorError(f"{error} ({where})") from error

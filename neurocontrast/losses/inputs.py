@@ -1,0 +1,88 @@
+"""Check embeddings and weights of a loss, and stack the views of a batch."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.losses.reductions import Unit
+
+NamedViews = dict[str, Tensor]
+"""Name of a view in messages → embeddings; checked afterwards to be tensors."""
+
+Views = Tensor | Sequence[Tensor]
+"""Embeddings (n, d) of a view, a list of such tensors, or a tensor (V, n, d)."""
+
+
+def normalise(*views: Tensor) -> Tensor:
+    """Stack views (n, d) to (V, n, d) of unit norm, in at least float32; a zero vector stays."""
+    return cast(Tensor, Unit.apply(at_least_float32(views[0]), *views))
+
+
+def at_least_float32(tensor: Tensor) -> torch.dtype:
+    """Return float64 for a tensor of that type, and float32 for any other."""
+    if tensor.dtype == torch.float64:
+        return torch.float64
+    return torch.float32
+
+
+def checked_weights(values: Any, view: Tensor) -> Tensor:
+    """Return weights of the samples, (n,), on the device of a view; refuse wrong ones."""
+    weights = torch.as_tensor(values, dtype=at_least_float32(view), device=view.device).detach()
+    if weights.shape != view.shape[:1]:
+        raise DataError(
+            f"weights must be one number a sample, ({len(view)},), "
+            f"got shape {tuple(weights.shape)}."
+        )
+    if weights.device.type == "cpu" and not ((weights >= 0) & weights.isfinite()).all():
+        raise DataError("weights must be finite and at least 0.")
+    return weights
+
+
+def checked_views(z1: Views, z2: Tensor | None) -> list[Tensor]:
+    """Return the embeddings (n, d) of each view; refuse views that are not alike."""
+    views = _named_views(z1, z2)
+    if not views:
+        raise DataError("z1 must be a tensor or a list of views, got an empty list.")
+    for name, z in views.items():
+        _check_view(name, z)
+    (first, reference), *others = views.items()
+    for name, z in others:
+        if z.shape != reference.shape or z.dtype != reference.dtype or z.device != reference.device:
+            raise DataError(
+                f"{name} must match {first} in shape, dtype and device: {first} is "
+                f"{reference.dtype} of shape {tuple(reference.shape)} on {reference.device}, "
+                f"{name} is {z.dtype} of shape {tuple(z.shape)} on {z.device}."
+            )
+    return [z.as_subclass(Tensor) for z in views.values()]  # of MONAI's MetaTensor, too
+
+
+def _named_views(z1: Views, z2: Tensor | None) -> NamedViews:
+    """Return the views by their names in messages, arrays as tensors."""
+    views: NamedViews = {}
+    if isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3:
+        views["z1"] = z1
+    else:
+        for number, z in enumerate(z1):
+            views[f"z1[{number}]"] = z
+    if z2 is not None:
+        views["z2"] = z2
+    for name, z in views.items():
+        if isinstance(z, np.ndarray):
+            views[name] = torch.as_tensor(z)
+    return views
+
+
+def _check_view(name: str, z: object) -> None:
+    """Refuse a view that is no floating-point tensor of shape (n, d)."""
+    noun = type(z).__name__
+    if isinstance(z, Tensor):
+        if z.ndim == 2 and z.shape[0] > 0 and z.is_floating_point():
+            return
+        noun = f"{z.dtype} of shape {tuple(z.shape)}"
+    raise DataError(
+        f"{name} must be a floating-point tensor of shape (n, d) with n ≥ 1, got {noun}."
+    )

@@ -1,0 +1,231 @@
+"""Pairs of a block of anchors with all candidates, in which a loss writes its formula.
+
+Letters of shapes are as in `neurocontrast.losses.core`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from neurocontrast.kernels import Block, Kernel
+from neurocontrast.losses.reductions import Contrast, LogSumExp, Mean, MeanAndLogSumExp, Twins
+
+_ALL = slice(None)
+
+
+class Candidates(Protocol):
+    """Candidates of a batch and their kernels, as pairs need them: a `Pool`."""
+
+    @property
+    def by_view(self) -> bool:
+        """Whether each view of the anchors is compared with the candidates of one view alone."""
+
+    @property
+    def is_across(self) -> bool:
+        """Whether anchors of one view are compared with candidates of another."""
+
+    @property
+    def n_views(self) -> int:
+        """Views of a sample among the candidates of an anchor."""
+
+    @property
+    def n_candidates(self) -> int:
+        """Number of embeddings besides the anchor."""
+
+    def bind(self, kernel: Kernel) -> Block:
+        """Return the function for blocks of a kernel's weights between the samples."""
+
+    def supremum(self, kernel: Kernel) -> float | Tensor:
+        """Return ‖w‖∞ > 0 of a kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a block of anchors with all candidates, in which a loss writes its formula.
+
+    Sums over candidates j leave out the anchor i. Weights between samples, (n_i, n), count for all
+    views of the samples.
+    """
+
+    s: Tensor
+    """Similarities <z_i, z_j> / τ, (V, n_i, V, n)."""
+    samples: slice
+    """Samples of the anchors."""
+    pool: Candidates
+    _weights: dict[Kernel, Tensor] = field(default_factory=dict)
+    _sums: dict[int, _Sums] = field(default_factory=dict)
+
+    def weights(self, kernel: Kernel) -> Tensor:
+        """Return the weights w ≥ 0 between samples, (n_i, n), without gradient."""
+        if kernel not in self._weights:
+            self._weights[kernel] = self.pool.bind(kernel)(self.samples, _ALL)
+        return self._weights[kernel]
+
+    def unlikeness(self, kernel: Kernel) -> Tensor:
+        """Return ‖w‖∞ − w between samples, (n_i, n); a difference within rounding is 0."""
+        supremum = self.pool.supremum(kernel)
+        w = self.weights(kernel)
+        apart = supremum - w
+        return apart.masked_fill_(apart <= supremum * (16 * torch.finfo(w.dtype).eps), 0)
+
+    def log_sum_exp(
+        self, weights: Tensor | None = None, *, without: Literal["anchor", "sample"] = "anchor"
+    ) -> Tensor:
+        """Compute log Σ_j b_ij exp s_ij of each anchor.
+
+        Parameters
+        ----------
+        weights : tensor (n_i, n), optional
+            b ≥ 0 between samples; 1 by default.
+        without : {"anchor", "sample"}
+            Leave out the anchor, or all views of its sample.
+
+        Returns
+        -------
+        tensor (V, n_i)
+            −1e30, without gradient, where all b_ij are 0.
+        """
+        return cast(Tensor, LogSumExp.apply(self.s, weights, self, without))
+
+    def mean(self, weights: Tensor) -> Tensor:
+        """Compute Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 where all w_ij are 0."""
+        return cast(Tensor, Mean.apply(self.s, *self._of_mean(weights), self))
+
+    def mean_and_log_sum_exp(self, weights: Tensor, repelling: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute `mean` of weights and `log_sum_exp` of repelling weights, with one gradient."""
+        both = MeanAndLogSumExp.apply(self.s, *self._of_mean(weights), repelling, self)
+        return cast(tuple[Tensor, Tensor], both)
+
+    def _of_mean(self, weights: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Return weights, own weights of the samples, and masses, as `Mean` takes them."""
+        sums = self._sums_of(weights)
+        mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
+        if self.pool.n_views == 1:
+            return sums.others, None, mass
+        return weights, sums.own, mass
+
+    def mass(self, weights: Tensor) -> Tensor:
+        """Compute Σ_j w_ij of each anchor, (V, n_i)."""
+        return self._sums_of(weights).mass.expand(self.s.shape[:2])
+
+    def twins(self) -> Tensor:
+        """Return the similarity of each anchor with the other view of its sample, (V, n_i).
+
+        With several other views, return the mean over these. For one view against another, return
+        the similarity with the same sample, (1, n_i).
+        """
+        if self.has_one_twin:
+            return cast(Tensor, Twins.apply(self.s, self))
+        same = self.s.diagonal(self.samples.start, 1, 3)
+        itself = torch.eye(len(same), dtype=torch.bool, device=same.device).unsqueeze(2)
+        return same.masked_fill(itself, 0).sum(1) / (len(same) - 1)
+
+    def find_twin(self, weights: Tensor | None = None) -> Tensor:
+        """Compute −t + log( exp t + Σ_j b_ij exp s_ij ) of each anchor, (V, n_i), in one piece.
+
+        t is the similarity with the only twin, and the sum is over the other samples.
+
+        Parameters
+        ----------
+        weights : tensor (n_i, n), optional
+            b ≥ 0 between samples; 1 by default.
+        """
+        return cast(Tensor, Contrast.apply(self.s, weights, None, None, self))
+
+    def contrast(self, weights: Tensor) -> Tensor:
+        """Compute Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor, in one piece.
+
+        With two views, similarities are relative to the twin's, and the twin's difference of 0 is
+        left out of the sums: value and gradient keep their digits where the loss is close to 0. An
+        anchor without weight counts with its log-sum-exp.
+        """
+        if self.pool.n_views != 2:
+            return self.log_sum_exp() - self.mean(weights)
+        sums = self._sums_of(weights)
+        absent = sums.mass <= 0  # false for NaN, which stays
+        mass = sums.mass.masked_fill(absent, 1)
+        shares = sums.others / mass.unsqueeze(1)
+        far = torch.div(sums.of_others, mass).mul_(2).masked_fill_(absent, 1)
+        return cast(Tensor, Contrast.apply(self.s, None, shares, far, self))
+
+    @property
+    def has_one_twin(self) -> bool:
+        """Whether an anchor has one twin: with two views, or one view against another."""
+        return self.pool.is_across or self.pool.n_views == 2
+
+    @cached_property
+    def itself(self) -> Tensor:
+        """Mask (V, n_i, V, n) of the candidates that are the anchor."""
+        return self.leave_out(
+            torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True
+        )
+
+    def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
+        """Set values (V, n_i, C, n) of an anchor with itself, or with all views of its sample."""
+        if without == "sample" or (self.pool.by_view and not self.pool.is_across):
+            values.diagonal(self.samples.start, 1, 3).fill_(value)
+        elif not self.pool.is_across:
+            self.selves(values).fill_(value)
+        return values
+
+    def selves(self, values: Tensor) -> Tensor:
+        """Return a view of values (V, n_i, V, n) between the anchors and themselves, (V, n_i)."""
+        return values.diagonal(0, 0, 2).diagonal(self.samples.start)
+
+    def at_twins(self, values: Tensor) -> Tensor:
+        """Return a view of values (V, n_i, C, n) between anchors and their only twins, (V, n_i)."""
+        of_view, of_anchor, of_other, of_sample = values.stride()
+        first = values.storage_offset() + self.samples.start * of_sample
+        if self.pool.by_view:
+            strides = (of_view, of_anchor + of_sample)
+        else:  # the other view of two: 1 − v of v
+            first = first + of_other
+            strides = (of_view - of_other, of_anchor + of_sample)
+        return values.as_strided(values.shape[:2], strides, first)
+
+    def _sums_of(self, weights: Tensor) -> _Sums:
+        """Return sums of weights, computed once for the same weights."""
+        if id(weights) not in self._sums:
+            self._sums[id(weights)] = _Sums(weights, self)
+        return self._sums[id(weights)]
+
+
+class _Sums:
+    """Sums of weights (n_i, n) over the candidates of each anchor, computed when first read."""
+
+    def __init__(self, weights: Tensor, pairs: Pairs) -> None:
+        self.weights = weights  # kept, and so is its id
+        self.start = pairs.samples.start
+        self.n_views = pairs.pool.n_views
+
+    @cached_property
+    def own(self) -> Tensor:
+        """Weights of the samples with themselves, (n_i,)."""
+        return self.weights.diagonal(self.start)
+
+    @cached_property
+    def others(self) -> Tensor:
+        """Weights with 0 between a sample and itself, (n_i, n)."""
+        others = self.weights.clone()
+        others.diagonal(self.start).zero_()
+        return others
+
+    @cached_property
+    def of_others(self) -> Tensor:
+        """Sum of the weights with the other samples, (n_i,)."""
+        return self.others.sum(1)
+
+    @cached_property
+    def mass(self) -> Tensor:
+        """Sum of the weights with all candidates, (n_i,); the anchor's own view does not count."""
+        if self.n_views == 1:
+            return self.of_others
+        if "of_others" in self.__dict__:
+            return self.own * (self.n_views - 1) + self.of_others * self.n_views
+        # The difference is at least the own weight, so that no digits are lost.
+        return self.weights.sum(1).mul_(self.n_views).sub_(self.own)

@@ -1,0 +1,104 @@
+"""Files of a folder or of an archive, which is unpacked for the time being."""
+
+import lzma
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from neurocontrast.data.layouts.tree import joined_path, read_tree
+from neurocontrast.data.problems import shown
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import digest_of, digest_of_file
+
+ARCHIVE_ENDINGS = tuple(
+    ending for _, endings, _ in shutil.get_unpack_formats() for ending in endings
+)
+ARCHIVE_FAULTS = (
+    *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError),
+)
+"""Errors that reading a damaged or encrypted archive can raise."""
+
+_NOISE = ("__macosx", "thumbs.db", "desktop.ini")
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Files below a folder by name, with ``/`` between folders; `source` may be their archive."""
+
+    source: Path
+    folder: Path
+    names: list[str]
+
+    def read(self, name: str) -> bytes:
+        """Return the content of one file."""
+        return (self.folder / name).read_bytes()
+
+    def called(self, last: str) -> str | None:
+        """Return the name of the file called `last` in any folder, or None; refuse two of them."""
+        names = [name for name in self.names if name.rpartition("/")[2] == last]
+        if len(names) > 1:
+            raise DataError(
+                f"{self.source.name}: '{last}' is there more than once; name the folder of one of "
+                "them."
+            )
+        return next(iter(names), None)
+
+    def digest(self) -> str:
+        """Return the digest of the archive, or of the names and sizes of a folder's files."""
+        if self.source.is_file():
+            return digest_of_file(self.source)
+        return digest_of(
+            *(f"{name}\x1f{(self.folder / name).stat().st_size}" for name in self.names)
+        )
+
+
+@contextmanager
+def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
+    """Open the files of a folder, or of an archive, unpacked for the time being in `scratch`."""
+    if source.is_dir():
+        yield FileSet(source, source, _names_below(source))
+        return
+    if not source.is_file():
+        raise DataError(f"source: there is no file or folder {shown(source, 200)}.")
+    if not source.name.lower().endswith(ARCHIVE_ENDINGS):
+        raise DataError(
+            f"source: {shown(source, 200)} is neither a folder nor an archive "
+            f"({', '.join(ARCHIVE_ENDINGS)})."
+        )
+    with tempfile.TemporaryDirectory(prefix=".tmp-", dir=scratch) as unpacked:
+        try:
+            # Python's filter for archives of strangers; its reader of zip files leaves out what
+            # leads elsewhere.
+            if source.name.lower().endswith(".zip"):
+                shutil.unpack_archive(source, unpacked)
+            else:
+                shutil.unpack_archive(source, unpacked, filter="data")
+        except ARCHIVE_FAULTS as error:
+            raise DataError(
+                f"{source.name}: cannot be read as an archive ({error or type(error).__name__}); "
+                "it is cut, damaged or something else. Copy it again."
+            ) from None
+        yield FileSet(source, Path(unpacked), _names_below(Path(unpacked)))
+
+
+def _names_below(folder: Path) -> list[str]:
+    """List the files below a folder in order, without files of operating systems; follow links."""
+    below = []
+    for path, names in read_tree(folder).folders.items():
+        for name in names:
+            file = joined_path(path, name)
+            if not _is_noise(file) and (folder / file).is_file():
+                below.append(file)
+    return sorted(below)
+
+
+def _is_noise(file: str) -> bool:
+    """Tell whether an operating system left a file, or the folder that holds the file."""
+    return any(name.lower() in _NOISE for name in file.split("/"))

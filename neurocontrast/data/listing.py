@@ -107,7 +107,7 @@ def _check_header(header: list[str], line: int, problems: Problems) -> None:
 def read_sheet(path: Path) -> pd.DataFrame:
     """Read a text table, an Excel workbook (``.xlsx``) or a ``.parquet`` file as text.
 
-    The result is as of `read_text_table`.
+    The result has the columns and cells of `read_text_table`.
     """
     ending = path.suffix.lower()
     if ending == ".parquet":

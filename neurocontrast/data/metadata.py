@@ -106,7 +106,7 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
     Parameters
     ----------
     spec : dict
-        Vectors by name: columns of the table (``attr_*`` stands for all that match), or a
+        Vectors by name: columns of the table (``attr_*`` means all that match), or a
         ``.parquet``, ``.tsv`` or ``.csv`` file with ``participant_id`` and columns of numbers,
         whose relative path starts from the folder of the table.
     cohort : Cohort

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _SMALLEST = 1.0
-"""Volume in mm³ whose logarithm stands for smaller volumes, of which 0 has none."""
+"""Volume in mm³ whose logarithm is taken for smaller volumes; 0 has no logarithm."""
 _STEADY = 1e-9
 """Standard deviation up to which a measure is the same for everybody."""
 _N_NAMED = 5

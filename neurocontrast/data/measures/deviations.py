@@ -20,7 +20,7 @@ N_SITE = 10
 """Number of people, at least, of a site whose people are compared with one another."""
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SMALLEST = 1.0
-"""Size in mm³ or mm² whose logarithm stands for smaller sizes, of which 0 has none."""
+"""Size in mm³ or mm² whose logarithm is taken for smaller sizes; 0 has no logarithm."""
 _CONSISTENT = 1.4826
 """Standard deviation of normal values, in median absolute deviations."""
 _N_WORST = 3

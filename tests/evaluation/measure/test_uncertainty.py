@@ -6,11 +6,11 @@ from sklearn.metrics import roc_auc_score
 from neurocontrast.evaluation.measure.uncertainty import (
     Resamples,
     bootstrap_metrics,
-    choose_units,
     leave_out,
     pooled_metrics,
     resample_counts,
 )
+from neurocontrast.evaluation.plan.units import choose_units
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError

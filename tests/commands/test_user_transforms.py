@@ -182,9 +182,14 @@ def test_transforms_that_cannot_be_used_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    "damaged", [{"image_shape": [1, 2]}, {"transforms": "all"}, {"transform_version": 99}]
+    ("damaged", "message"),
+    [
+        ({"image_shape": [1, 2]}, "preprocessing contract"),
+        ({"transforms": "all"}, r"'preprocessing\.transforms' must be a list, found 'all'"),
+        ({"transform_version": 99}, "preprocessing contract"),
+    ],
 )
-def test_a_damaged_contract_is_refused(tmp_path, given, cohort, damaged):
+def test_a_damaged_contract_is_refused(tmp_path, given, cohort, damaged, message):
     run = changed_run(given, tmp_path / "stranger", preprocessing=damaged)
-    with pytest.raises(CheckpointError, match="preprocessing contract"):
+    with pytest.raises(CheckpointError, match=message):
         features(run, cohort, tmp_path / "x.parquet", transforms=scaled())

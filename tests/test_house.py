@@ -44,7 +44,7 @@ class Ratchet:
 
 
 RATCHETS = (
-    Ratchet("lines over 100 columns", 309, 0),
+    Ratchet("lines over 100 columns", 252, 0),
     Ratchet("functions over 30 statements", 10, 0),
     Ratchet("files over 250 statements", 3, 0),
     Ratchet("functions over 8 branches", 5, 0),
@@ -55,7 +55,7 @@ RATCHETS = (
     Ratchet("conditional expressions", 417, 550),
     Ratchet("comprehensions", 880, 880),
     Ratchet("fmt: skip", 0, 0),
-    Ratchet("first lines of docstrings that need another", 143, 0),
+    Ratchet("first lines of docstrings that need another", 0, 0),
 )
 """Limits by the thousand statements (6, 25 and 40) are given for 22,000 statements."""
 

@@ -1,4 +1,4 @@
-"""The Typer application and how it ends: exit codes and messages."""
+"""The Typer application, exit codes, and messages at the end of a command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
@@ -153,7 +153,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
-    """Say whether another process of a distributed run shows this error, or the reason for it."""
+    """Tell whether another process of a distributed run shows this error or its cause."""
     from neurocontrast.parallel.devices import launched
 
     place = launched()

@@ -1,4 +1,4 @@
-"""What commands share: their options, how a function that returns a result becomes a command, and what is printed.
+"""Shared parts of commands: options, a function as a command, and printing of results.
 
 Errors go to standard error, the result of a command to standard output.
 """
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, metavar: str | None = None) -> Any:
-    """Return what Typer shows of an option."""
+    """Return Typer's description of an option."""
     return typer.Option(*names, help=help, metavar=metavar)
 
 
 def argument(metavar: str, help: str) -> Any:
-    """Return what Typer shows of an argument."""
+    """Return Typer's description of an argument."""
     return typer.Argument(help=help, metavar=metavar)
 
 
@@ -86,7 +86,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Configured(Given):
-    """The options of every command, and those of a configuration."""
+    """Options of every command, and options of commands with a configuration."""
 
     config: Annotated[
         Path | None,
@@ -116,7 +116,7 @@ class Configured(Given):
 
 @dataclass(frozen=True)
 class Evaluating(Configured):
-    """The options of commands that evaluate: what is predicted, and in which folds."""
+    """Options of commands that evaluate: the target and the folds."""
 
     target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None
     splits: Annotated[
@@ -144,7 +144,7 @@ class Evaluating(Configured):
     overwrite: Overwrite = False
 
     def resolve_evaluation(self, **others: Any) -> Config:
-        """Return the configuration with the keys of its section ``evaluation`` that these options, and others, give."""
+        """Return the configuration with keys of its section ``evaluation`` set by options."""
         own = (
             set(Evaluating.__dataclass_fields__)
             - set(Configured.__dataclass_fields__)
@@ -240,7 +240,7 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """What a command ends with."""
+    """Last lines of a command: its result, files and next step."""
 
     facts: Mapping[str, object] = field(default_factory=dict)  # for programs, JSON-ready
     title: str = ""

@@ -221,7 +221,7 @@ def prepare(
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
-    """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. Continues where it stopped.
+    """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. A stopped call is continued.
 
     Raw inputs hold faces; only images of brains are written. Needs the extra `prepare`.
     """
@@ -258,7 +258,7 @@ def qc(
     ] = None,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
-    """Measure brains in MNI space, and flag those that differ from the template or from their site.
+    """Measure brains in MNI space, and flag scans unlike the template or their site.
 
     No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and
     takes your ratings. The same command continues one that was interrupted. Of people with regional
@@ -317,7 +317,7 @@ def check(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Check a table of scans or images and every file in it, and list all problems at once (exit code 2 if any).
+    """Check a table of scans or images with all files, and list all problems at once (exit code 2).
 
     Of people with regional measures (measures.tsv beside the table, or --set
     data.measures=[FILE]), and of a table or folder of measures, the measures are checked. With
@@ -405,7 +405,7 @@ def list_recipes(given: Given) -> Result:
 
 
 def show_recipe(given: Given, name: Name) -> Result:
-    """Print a recipe, with every key of the recipe that it extends."""
+    """Print a recipe with every key, of the recipe that is extended too."""
     from neurocontrast.config.load import write_out
 
     text = write_out(_recipe(name))
@@ -417,7 +417,7 @@ def copy_recipe(
     name: Name,
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
-    """Copy a recipe, every key of it, to a file to be changed, with the schema by which editors check it."""
+    """Copy a recipe with every key to a file to be changed, beside the schema for editors."""
     from neurocontrast.config.load import write_out
 
     source = _recipe(name)

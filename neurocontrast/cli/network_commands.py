@@ -159,7 +159,7 @@ def finetune(
     images_root: ImagesRoot = None,
     skip: _Skip = None,
 ) -> Result:
-    """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes.
+    """Train a run's encoder end to end on a column in every training fold, and write an evaluation.
 
     Of a run of members each is trained, and their predictions are averaged. The same command
     continues one that was stopped.
@@ -318,7 +318,7 @@ def find_weights(
         str, argument("NAME", "Weights by name, such as measures; `weights list` lists them.")
     ],
 ) -> Result:
-    """Print the folder of weights that ship or are installed; other commands take it as RUN."""
+    """Print the folder of shipped or installed weights, which other commands take as RUN."""
     from neurocontrast.weights import load
 
     weights = load(name)

@@ -126,7 +126,7 @@ def bundle(
 
 
 def _evaluation_of(place: Path) -> Result | None:
-    """Read the evaluation of a probe, whose folder may be given too; None where it is not at hand."""
+    """Read the evaluation of a probe or of its folder; None without ``evaluation.json``."""
     for folder in (place, place.parent):
         if (folder / FILE).is_file():
             return read_evaluation(folder)
@@ -160,7 +160,7 @@ def _number(names: Sequence[str]) -> dict[str, str]:
 
 
 def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription) -> FittedProbe:
-    """Read the probe of an evaluation of the run's features, without the people it learned from."""
+    """Read the probe of an evaluation of the run's features, without its training people."""
     probe = load_probe(evaluation)
     if is_joined(probe.blocks):
         n = len(probe.blocks)

@@ -76,7 +76,7 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def models(self) -> dict[str, dict[str, Metric]]:
-        """Metrics of each model that was evaluated, by its name: the embedding, and those it is compared with."""
+        """Metrics of the embedding and of the other models, by the name of the model."""
         record = self.record
         trained = record.probe.name if record.finetuning else None
         found = {trained or "embedding": record.metrics, "covariates only": record.baseline}
@@ -115,7 +115,7 @@ class EvaluationResult(WrittenFigures):
         return pd.DataFrame(rows)
 
     def report(self, **options: Any) -> Path:
-        """Write the report of the evaluation, and return its path; the options are those of `neurocontrast.report`."""
+        """Write the report with the options of `neurocontrast.report`; return its path."""
         return report(self, **options)
 
     def summary(self) -> str:

@@ -218,7 +218,7 @@ def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMetho
 
 
 def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
-    """Return the settings with all subjects, unless their number is given; refuse those of scans."""
+    """Return settings with all subjects unless a number is set; refuse settings of scans."""
     of_scans = sorted(settings.model_fields_set & {"patch_mm", "fill", "smooth_mm"})
     if of_scans:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Train a run's encoder end to end on a column, fold by fold, and evaluate it as `evaluate` does frozen features."""
+"""Train a run's encoder end to end on a column in every fold, and evaluate its predictions."""
 
 import os
 import shutil

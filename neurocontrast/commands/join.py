@@ -231,7 +231,7 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
-    """Return the description of the joined table: of the runs what they share, and each as one of ``blocks``."""
+    """Return the description of the joined table: keys that all runs share, and ``blocks``."""
     infos = list(map(attrgetter("info"), read.values()))
     contents = list(map(EmbeddingsInfo.content, infos))
     shared = shared_content(contents)

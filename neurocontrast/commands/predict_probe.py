@@ -72,7 +72,7 @@ def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
 def _apply_to_scans(
     fitted: FittedProbe, run: Path, request: Request, progress: Progress
 ) -> _Applied:
-    """Embed scans by a run, and apply a probe to the features of those that can be read."""
+    """Embed scans by a run, and apply a probe to the features of readable scans."""
     from neurocontrast.runs.incoming import open_scans
 
     scans = open_scans(
@@ -156,7 +156,7 @@ def _read_features(
     people: AnyEmbeddings,
     config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], PredictionsOrigin, list[str]]:
-    """Return the rows and features of an embeddings table, its origin, and doubts about it."""
+    """Return rows, features and origin of an embeddings table, and doubts about the encoder."""
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
             f"embeddings: '{people}' are scans or measures. Say which run embeds them: run=RUN."

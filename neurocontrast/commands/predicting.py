@@ -1,4 +1,4 @@
-"""Arguments of `predict`, and the tables and summaries that it returns."""
+"""Arguments of `predict`, and the tables and summaries that `predict` returns."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def qc(
     n_workers: int = 2,
     progress: Progress | bool | None = None,
 ) -> Quality:
-    """Measure skull-stripped scans in MNI space, and flag those that are unlike the template or their site.
+    """Measure skull-stripped scans in MNI space; flag scans unlike the template or their site.
 
     No scan is dropped, and one that cannot be read is flagged. A scan that was measured before is
     not measured again, so an interrupted call is continued by the same call.
@@ -314,7 +314,7 @@ def _thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
 def _measure(
     cohort: Cohort, folder: Path, n_workers: int, progress: Progress
 ) -> tuple[dict[int, Path], dict[int, str]]:
-    """Measure every scan that was not measured before; return the file of each row, or why it cannot be read."""
+    """Measure every new scan; return the file of each row, or why the scan cannot be read."""
     others = [
         cohort.paths_in(*names) for names in (("mask_path",), ("gm", "gm_path"), ("wm", "wm_path"))
     ]
@@ -362,7 +362,7 @@ def _is_kept(file: Path) -> bool:
 
 
 def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
-    """Measure a scan into a file, or return why it cannot be."""
+    """Measure a scan into a file, or return why the scan cannot be measured."""
     try:
         with threadpool_limits(1):
             found = measure_scan(*paths)
@@ -394,7 +394,7 @@ def _measured(sites: pd.Series, subjects: pd.Series, kept: Mapping[int, Path]) -
 
 
 def _imported(cohort: Cohort) -> pd.DataFrame:
-    """Return measures of other programs: columns of the table, and the scales of `quality.tsv` next to it."""
+    """Return measures of other programs: columns of the table, and scales of ``quality.tsv``."""
     found = pd.DataFrame(index=cohort.table.index)
     problems = Problems(cohort.source.name)
     names = cohort.names()

@@ -1,4 +1,4 @@
-"""Quality control of regional measures: who is outside, missing and zero values, and sites."""
+"""Quality control of regional measures: people outside bounds, missing and zero values, sites."""
 
 import os
 from dataclasses import dataclass

@@ -172,7 +172,7 @@ def import_weights(
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify_weights` found."""
+    """Outcome of `verify_weights`."""
 
     checks: list[tuple[bool, str]]
     """Of each comparison with the known answer, whether it passed, and what was compared."""
@@ -287,7 +287,7 @@ def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> ob
 def _compare(
     answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
 ) -> list[tuple[bool, str]]:
-    """Compare features, and predictions of the probes, of the known sample with those stated."""
+    """Compare features and predictions of the known sample with the stated ones."""
     stated = answer.content
     columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
     of_networks = []

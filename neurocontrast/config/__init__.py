@@ -1,4 +1,4 @@
-"""The configuration: its schema, how it is loaded, and the objects it describes."""
+"""The configuration: its schema, its loading, and the objects that a configuration describes."""
 
 from neurocontrast.config.load import AnyConfig, as_config, differences, load_config, write_config
 from neurocontrast.config.schema import Config

@@ -1,4 +1,4 @@
-"""Configurations that extend a recipe: what differs replaces keys of its sections, as content and as text."""
+"""Configurations that extend a recipe: their keys replace the recipe's, as content and as text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Jso
 
 @dataclass
 class _Section:
-    """The lines of a section: its first line, and the lines of each key with the comments above it."""
+    """Lines of a section: the first line, and the lines of each key with the comments above."""
 
     name: str
     first: str

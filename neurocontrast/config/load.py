@@ -145,7 +145,7 @@ def _content_of(config: Config) -> Json:
 
 
 def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> list[str]:
-    """Return one line for each dotted key that differs, but for those that start with one in `ignore`."""
+    """Return a line for each dotted key that differs, without keys that start as `ignore` says."""
     old, new = (pd.json_normalize(_content_of(each)).iloc[0].to_dict() for each in (earlier, now))
     return [
         f"{key}: was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
@@ -300,7 +300,7 @@ class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document if it is not too large once its aliases are written out."""
+        """Return the document; refuse one that is too large once its aliases are written out."""
         node: yaml.Node | None = super().get_single_node()
         if node is not None and _n_values(node, _parts_of_node, {}) > _N_VALUES:
             raise yaml.YAMLError(_TOO_MANY)
@@ -351,12 +351,12 @@ def read_yaml(path: Path) -> Json:
 
 
 def read_config(path: Path) -> Json:
-    """Read a configuration file; where it extends a recipe or another file, join what differs to that one's keys."""
+    """Read a configuration file over the keys of the file or recipe that ``extends`` names."""
     return _with_base(read_yaml(path), source=str(path), folder=path.parent, above=[path.resolve()])
 
 
 def _with_base(content: Json, *, source: str, folder: Path, above: list[Path]) -> Json:
-    """Return a content with the sections that it extends; `above` are the files that led to this one."""
+    """Return a content with the sections of its base; `above` are the files that led here."""
     if EXTENDS not in content:
         return content
     path = _base_of(content[EXTENDS], source=source, folder=folder, above=above)
@@ -385,7 +385,7 @@ def bases_of(config: str | os.PathLike[str]) -> list[Path]:
 
 
 def _base_of(name: object, *, source: str, folder: Path, above: list[Path]) -> Path:
-    """Return the file of a recipe, or a file beside the configuration, that it extends.
+    """Return the recipe, or the file beside the configuration, that the configuration extends.
 
     One of the files `above`, which led to this configuration, is refused.
     """
@@ -418,7 +418,7 @@ def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
 
 
 def write_out(recipe: Path) -> str:
-    """Return the text of a recipe with every key and comment, those that it extends included."""
+    """Return the text of a recipe with every key and comment, of its base too."""
     text = recipe.read_text(encoding="utf-8")
     content = read_yaml(recipe)
     if EXTENDS not in content:

@@ -171,7 +171,7 @@ def _add_extends(schema: dict[str, Any]) -> None:
 
 
 class Config(Settings):
-    """Everything a user can say; each command reads the sections it needs."""
+    """Every key of a configuration; each command reads the sections of its own work."""
 
     model_config = ConfigDict(json_schema_extra=_add_extends)
 
@@ -266,7 +266,7 @@ class Config(Settings):
 
     @property
     def second(self) -> tuple[MeasureTableSettings, MeasureAugmentSettings] | None:
-        """Return what the second encoder reads, and its views; None for one encoder."""
+        """Return samples and views of the second encoder; None for one encoder."""
         if self.encoder_2 is None:
             return None
         return self.data_2 or MeasureTableSettings(), self.augment_2 or MeasureAugmentSettings()

@@ -32,7 +32,7 @@ class Images(Protocol):
 
 @runtime_checkable
 class ImagesInPlace(Protocol):
-    """Images that are read into the memory of a batch, in the precision of the cache."""
+    """Images read straight into the memory of their batch, in the precision of the cache."""
 
     image_shape: tuple[int, ...]
     image_dtype: np.dtype[Any]

@@ -1,4 +1,4 @@
-"""Columns and rows of tables: cells as values, by one rule a column, and their selection."""
+"""Cells of tables as values, by one rule for each column, and selection of rows and columns."""
 
 import fnmatch
 import re

@@ -238,7 +238,7 @@ def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
 
 
 def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
-    """Return F, M, the word of another sex, "" for a missing value, or None for an unclear one."""
+    """Read a sex from the meaning of a code: F, M, another word, "" if missing, None if unclear."""
     word = plain_word(meaning)
     if is_missing(meaning):
         return ""

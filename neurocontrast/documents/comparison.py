@@ -38,7 +38,7 @@ class ComparedModel(Document):
 
 
 class ComparisonRecord(Document):
-    """What the evaluations share, the models, and the settings of intervals and tests."""
+    """Shared keys of compared evaluations, their models, and settings of intervals and tests."""
 
     format: int | None = None
     target: str

@@ -43,7 +43,7 @@ class Confounds(Part):
 
 
 class SiteOutside(ResultSection):
-    """Scans of a site, those of them outside, and the median percentile of their distances."""
+    """Counts of a site's scans and of its scans outside, and the median percentile of distances."""
 
     site: str | None
     n: StrictInt = 0
@@ -82,7 +82,7 @@ class SitePredictability(ResultSection):
 
 
 class NewSite(Part):
-    """Figures by model and metric: at known sites (`home`), at unseen ones, and how these compare."""
+    """Figures by model and metric at known sites (`home`) and unseen sites, and comparisons."""
 
     key = "new_site"
 
@@ -124,7 +124,7 @@ class LearningCurve(Part):
     baseline: dict[str, list[LearningPoint]] = {}
 
     def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
-        """Return the points of a further model by metric; empty without a curve of it."""
+        """Return the points of a further model by metric; empty without a curve."""
         return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
 
 
@@ -140,7 +140,7 @@ class ExternalMetric(ResultSection):
 
 
 class ExternalRival(ResultSection):
-    """A model without an encoder on the external test set, and the embedding minus it."""
+    """A model without an encoder on the external test set, and the embedding's gain."""
 
     metrics: dict[str, ExternalMetric] = {}
     increment: dict[str, Increment] = {}

@@ -58,7 +58,7 @@ def load_network(
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Networks of a run that read samples prepared alike: one network, or several members."""
+    """One network of a run, or several members that are applied to equally preprocessed samples."""
 
     folder: Path
     """Folder of ``encoder.json``."""

@@ -147,7 +147,7 @@ def explain_measures(
 def _carry(
     member: ScoredMeasures, advance: Callable[[], None]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Compute the contributions of subjects, and the losses without each measure.
+    """Split each subject's score by block, and measure how far parts fall without each measure.
 
     Returns
     -------

@@ -205,13 +205,14 @@ class Twins(torch.autograd.Function):
 
 
 class Contrast(torch.autograd.Function):
-    """Compute Σ_j a_ij (−s_ij + log Σ_k b_ik exp s_ik) relative to the only twin, of similarity t.
+    """Compute Σ_j a_ij (−s_ij + log Σ_k b_ik exp s_ik), with similarities minus the twin's.
 
-    The value is log(1 + Σ_k b_ik exp(s_ik − t_i)) − Σ_j a_ij (s_ij − t_i) over the pairs of
-    different samples: value and gradient keep their digits where the loss is close to 0. Inputs are
-    the b between samples (n_i, n), 1 for None, the a_ij with 0 between a sample and itself, and the
-    sum of the a_ij over all candidates (n_i,); with None for the last two, the twin is the only
-    positive.
+    The twin of an anchor is the other view of the same sample. With s_ij the similarities, b_ik the
+    weights of candidates, a_ij the weights of positives and t_i the similarity of the twin, the
+    value is log(1 + Σ_k b_ik exp(s_ik − t_i)) − Σ_j a_ij (s_ij − t_i) over pairs of different
+    samples: value and gradient keep their digits where the loss is close to 0. Inputs are b between
+    samples (n_i, n), None for ones; a with 0 between a sample and itself, and the sum of a over all
+    candidates (n_i,), both None where the twin is the only positive.
     """
 
     @staticmethod

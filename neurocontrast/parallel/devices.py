@@ -133,7 +133,10 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
 
 
 def _launched_by_srun(environment: Mapping[str, str]) -> Launched:
-    """Return number and size of a step of SLURM; refuse nodes with different numbers of tasks."""
+    """Return the rank of this process and the number of processes of a SLURM step.
+
+    Nodes with different numbers of tasks are refused.
+    """
     n_tasks = environment["SLURM_STEP_NUM_TASKS"]
     # Such as 4(x2), or 2,1; a step that does not say has one node.
     tasks = environment.get("SLURM_STEP_TASKS_PER_NODE") or n_tasks

@@ -38,7 +38,7 @@ class PrepareOptions:
 
 @dataclass(frozen=True)
 class ScanOutcome:
-    """Measures of a prepared scan, or the problem for which it could not be prepared."""
+    """Measures of a prepared scan, or the problem that kept the scan from being prepared."""
 
     measures: ScanMeasures = field(default_factory=ScanMeasures)
     problem: str = ""

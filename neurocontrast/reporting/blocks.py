@@ -19,7 +19,7 @@ from neurocontrast.reporting.wording import DASH, bare_text, interval_text, numb
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph; `label` is printed before it, `role` decides the look ("", "note" or "quote")."""
+    """A paragraph with a `label` before the text; `role` ("", "note", "quote") decides the look."""
 
     block: ClassVar[str] = "paragraph"
     text: str

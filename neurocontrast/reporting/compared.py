@@ -169,7 +169,7 @@ def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
 
 
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
-    """Return the learning curves of all models, and those of what the first was compared with, as one table.
+    """Return the learning curves of all evaluations and of the first one's baselines, as one table.
 
     A model that is called like one of the latter keeps its name, which then has “(baseline)” behind
     it.

@@ -1,4 +1,4 @@
-"""The page of a comparison: several models on the same folds, what differs, by how much, and how sure one may be."""
+"""The page of a comparison: models on the same folds, their differences, and intervals."""
 
 import re
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _SEE = re.compile(r"\bSee (?=[“A-Z])")
 
 @dataclass(frozen=True)
 class Comparison(Results):
-    """All that the page of a comparison is made from: ``comparison.json``, and the tables beside it.
+    """Folder of a comparison: ``comparison.json``, and the tables beside that file.
 
     `learning_curves` and `tradeoff` may be empty.
     """
@@ -71,7 +71,7 @@ class Comparison(Results):
 
     @property
     def words(self) -> Words:
-        """Nouns for what was evaluated: scans, or images."""
+        """Nouns for the evaluated samples: scans, or images."""
         return words_of(self.summary.models[0].run)
 
     @property
@@ -153,7 +153,7 @@ def build_comparison(files: Comparison) -> list[Section]:
 
 
 def _build_warnings(files: Comparison) -> Section:
-    """Return the warnings of all evaluations: each once, with whose it is, its message and what it means."""
+    """Return the warnings of all evaluations once each: evaluations, message, explanation."""
     raised = [
         {"model": model.name, **warning.content()}
         for model in files.summary.models
@@ -204,7 +204,7 @@ def _build_result(files: Comparison) -> Section:
 
 
 def _draw_models(files: Comparison, metric: str) -> Picture | None:
-    """Draw a metric of every model; None where no model has it."""
+    """Draw a metric of every model; None for a metric that no model has."""
     rows = files.models[
         (files.models["metric"] == metric) & files.models["value"].notna()
     ].reset_index(drop=True)
@@ -285,7 +285,7 @@ def say_differences(files: Comparison) -> str:
 
 
 def _differences(files: Comparison) -> pd.DataFrame:
-    """Return the differences in the headline metric, as numbers."""
+    """Return the differences between models in the headline metric, as numbers."""
     of_metric = files.differences[files.differences["metric"] == files.headline]
     rows = of_metric.dropna(subset=["difference"])
     return rows.astype(dict.fromkeys(("difference", "low", "high", "p_adjusted"), float))
@@ -384,7 +384,7 @@ def _build_methods(files: Comparison) -> Section:
 
 
 def _build_provenance(files: Comparison) -> Section:
-    """Return what was recorded of each model's pretraining and embeddings, and of the environment, folded away."""
+    """Return the folded records of each model's pretraining, embeddings and environment."""
     keys = ("run", "objective", "embeddings", "n_overlap", "simulated")
     blocks = []
     for model in files.summary.models:

@@ -129,7 +129,7 @@ class EvaluationFolder(ResultTables):
 def read_folder(
     folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Any] = ()
 ) -> EvaluationFolder:
-    """Read the folder that ``neurocontrast evaluate --out`` wrote, and check it, with the records of `findings`.
+    """Read and check the folder of an evaluation, with the records of `findings`.
 
     With `show_ids`, identifiers of participants may appear in the report. ConfigError says what
     else was given; DataError names a file that is missing, damaged or of another format.
@@ -182,7 +182,7 @@ def _read_required(root: Path, name: str, summary: Result, *further: str) -> pd.
 
 
 def _read_predictions(root: Path, summary: Result) -> pd.DataFrame:
-    """Read the predictions, and check that their classes are those of the result."""
+    """Read the predictions; refuse classes that the result does not have."""
     path = root / "predictions.tsv"
     of_classes: tuple[str, ...] = ()
     further: tuple[str, ...] = ()

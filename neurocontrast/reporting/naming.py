@@ -82,7 +82,7 @@ def _name_factor(factor: Json) -> str:
 
 
 def name_objective(objective: ObjectiveRecord) -> str:
-    """Name a loss with the metadata that it uses, or the sum of several."""
+    """Name a loss with its metadata, or the sum of several losses."""
     if not objective.loss:
         return "not recorded"
     if objective.objectives is not None:
@@ -238,7 +238,7 @@ def name_estimator(files: EvaluationFolder, model: str) -> str:
 
 
 def say_overlap(who: str, compared: Sequence[str] | None) -> str:
-    """Say by what nobody of the tested people was found in pretraining."""
+    """Say how tested people were looked for in pretraining, where nobody was found."""
     if "contents" in (compared or ()):
         return (
             f"{who} had been in the pretraining cohort, by identifiers and by the content of what "

@@ -28,7 +28,7 @@ def class_scores(files: ResultTables, rows: pd.DataFrame) -> npt.NDArray[np.floa
 
 
 def pool_repeats(files: ResultTables) -> pd.DataFrame:
-    """Return one row a scan: its scores averaged over repeats, and the class that it was given most often."""
+    """Return a row a scan: scores averaged over repeats, and the most frequent predicted class."""
     table = tested_rows(files)
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table

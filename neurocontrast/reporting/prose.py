@@ -134,7 +134,7 @@ def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str
 
 
 def say_outside_brain(share: float) -> str:
-    """Say how much of a map lies outside the brain, and what a large share may mean."""
+    """Say how much of a map lies outside the brain, and warn of a large share."""
     text = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
     if share < NOTABLE_OUTSIDE:
         return text

@@ -61,7 +61,7 @@ class ScanResult:
 
     @property
     def metric(self) -> Metric:
-        """Figures of the metric; empty where it was not computed."""
+        """Figures of the metric; empty where the metric was not computed."""
         return self.files.metrics.get(self.key or "") or Metric()
 
     @property
@@ -175,7 +175,7 @@ class ScanResult:
         return one_line(" ".join(sentences))
 
     def _plain_values(self, value: float) -> list[str]:
-        """Say the value of the embedding, and the value of the covariates."""
+        """Say the metric that the embedding reaches, and the metric that covariates alone reach."""
         files = self.files
         knowing = f"Knowing only {self.covariates}, and not the scan"
         baseline = self.baseline

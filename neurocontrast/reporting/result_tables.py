@@ -56,7 +56,7 @@ _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
 
 
 def words_of(run: RunDescription) -> Words:
-    """Return the nouns for the samples of a run, by its preprocessing; scans where it says nothing."""
+    """Return the nouns for the samples of a run, by its preprocessing; scans by default."""
     voice = VOICES.find(run.preprocessing.kind)
     if voice is None:
         return SCANS
@@ -86,7 +86,7 @@ class Results:
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value that guessing reaches; None if it depends on the cohort."""
+        """Return the value that guessing reaches; None for a value that depends on the cohort."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 
@@ -146,7 +146,7 @@ class ResultTables(Results):
 
     @property
     def run(self) -> RunDescription:
-        """The pretraining run, as the embeddings describe it; empty if they say nothing."""
+        """The pretraining run as the embeddings describe the run; empty without a description."""
         return self.summary.run or RunDescription()
 
     @property
@@ -176,7 +176,7 @@ class ResultTables(Results):
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Metrics of the embedding; those of the other models are in `summary`."""
+        """Metrics of the embedding; `summary` has the metrics of other models."""
         return self.summary.metrics
 
     @property
@@ -188,7 +188,7 @@ class ResultTables(Results):
 def read_result_table(
     path: Path, required: Sequence[str], *, kind: str, text: Sequence[str] = ()
 ) -> pd.DataFrame | None:
-    """Read a table as text, then convert the columns of numbers; None if it is absent or empty."""
+    """Read a table as text and convert columns of numbers; None for an absent or empty table."""
     if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
         return None
     table = read_table(path, needed=required, remedy=REMEDY, dtype=str, na_values=["", "n/a"])

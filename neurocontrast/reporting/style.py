@@ -109,7 +109,7 @@ def look_of(place: int) -> dict[str, Any]:
 
 
 def plain_label(text: object, *, length: int = 30) -> str:
-    """Return a name as a figure can show it: one printable line, `$` not read as mathematics, not too long."""
+    """Return a name for a figure: one printable line of limited length, `$` as plain text."""
     return shorten(text, length=length).replace("$", r"\$")
 
 
@@ -128,7 +128,7 @@ def shorten(text: object, *, length: int = 30) -> str:
 
 
 def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
-    """Return labels of limited length that differ where the names differ: those alike after shortening are numbered."""
+    """Return labels of limited length; names that are alike after shortening are numbered."""
     labels = [shorten(name, length=length) for name in names]
     for clash in {label for label in labels if labels.count(label) > 1}:
         rows = [row for row, label in enumerate(labels) if label == clash]
@@ -140,7 +140,7 @@ def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
 def legend_below(
     figure: Figure, axes: Axes, *, n_columns: int = 2, marker_scale: float = 1.0
 ) -> None:
-    """Put the legend under the axes, where it can hide no data."""
+    """Put the legend under the axes, where no data can be hidden."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         figure.legend(

@@ -30,7 +30,7 @@ def count_texts(n: Counts) -> list[str]:
 
 
 def counted(n: int | None, noun: str) -> str:
-    """Write a count with its noun, or that it is not recorded."""
+    """Write a count with its noun, or that no count is recorded."""
     if not n:
         return f"unrecorded {noun}s"
     return wording.count_text(n, noun)
@@ -141,7 +141,7 @@ def template_of(text: str, words: wording.Words) -> jinja2.Template:
 
 
 def write(text: str, files: EvaluationFolder, **names: object) -> str:
-    """Fill a Jinja text and set it as one line of prose.
+    """Fill a Jinja text and join its lines to one line of prose.
 
     The text sees `files`, their `words`, evaluation.json as `s`, the run as `run`, and `names`; a
     name that is none of them is an error.

@@ -71,7 +71,7 @@ def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> st
 
 
 def _project(features: npt.NDArray[np.floating]) -> dict[str, npt.NDArray[np.float64]]:
-    """Return two dimensions of the standardised features: principal components, and UMAP where it is installed."""
+    """Return two dimensions of standardised features: principal components, UMAP if installed."""
     standard = StandardScaler().fit_transform(features.astype(float))
     pca = PCA(min(2, *standard.shape), random_state=0)
     points = np.zeros((len(standard), 2))

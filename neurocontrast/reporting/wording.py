@@ -1,4 +1,4 @@
-"""Nouns for what was evaluated, names of metrics, and how their values are written."""
+"""Nouns for evaluated samples, names of metrics, and the writing of their values."""
 
 import math
 import re
@@ -27,7 +27,7 @@ _LEADING = {
 
 @dataclass(frozen=True)
 class Words:
-    """How a report speaks of a row of the predictions (`item`), and of what is kept together in a fold (`unit`).
+    """Nouns of a report for a row of predictions (`item`) and for rows kept in one fold (`unit`).
 
     The defaults are those of scans; what else can be evaluated has its words, and texts, in a
     folder of templates.
@@ -59,7 +59,7 @@ class Words:
         return f"{self.unit}s"
 
     def unit_of(self, recorded: str | None) -> str:
-        """Return how what an evaluation drew is called: a subject by these words, a site as it is."""
+        """Return the noun for the unit that a bootstrap drew: `unit` for a subject."""
         return self.unit if recorded in (None, "subject") else recorded
 
 
@@ -81,7 +81,7 @@ class Named:
 
     @property
     def name(self) -> str:
-        """Name for running text: the short one unless it is a clipped word."""
+        """Name of a metric in a sentence: the short name, or the long one for a clipped word."""
         return lower_first(self.label) if "." in self.short else self.short
 
 
@@ -96,7 +96,7 @@ def lower_first(text: str) -> str:
 
 
 def capitalise(text: str) -> str:
-    """Return text with a capital first letter, the rest as it is."""
+    """Return text with a capital first letter, the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
@@ -123,7 +123,7 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 
 
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
-    """Return the value that guessing reaches; None where it depends on the cohort."""
+    """Return the value that guessing reaches; None for a value that depends on the cohort."""
     if n_classes and key in words.guessed:
         return 1 / n_classes
     if key == "top5_accuracy" and n_classes:

@@ -1,1 +1,1 @@
-"""The folder of a run and its parts, the weights it starts from, and what its features say of it."""
+"""The folder of a run and its parts, the weights that a run starts from, and its known answer."""

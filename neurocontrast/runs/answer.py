@@ -1,4 +1,4 @@
-"""The known answer of an encoder: the features of one sample, and what its training scans were like."""
+"""The known answer of an encoder: features of one sample, and a summary of its training scans."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def phantom_of(source: Brains) -> Any:
 def features_of(
     network: Encoder | ContrastiveModel, source: Brains, sample: Any
 ) -> npt.NDArray[np.float32]:
-    """Return the features (n_features,) of a sample: what `ScanEmbedder` takes of one scan, or a cohort of one.
+    """Return the features (n_features,) of one scan, or of a cohort of one.
 
     They are computed on the CPU: GPUs round convolutions otherwise.
     """
@@ -148,7 +148,7 @@ def read_answer(folder: Path) -> KnownAnswer:
 
 
 def _measured(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
-    """Return what each channel of a preprocessed image measures: litres, and the 99th percentile of what is inside."""
+    """Return litres and the 99th percentile inside the brain for each channel of an image."""
     litres = float(np.prod(spacing_of(affine))) / 1e6
     found = []
     for channel in volume.astype(np.float32):
@@ -178,7 +178,7 @@ def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
 def doubts_of_scan(
     source: BrainVolumes, cohort: Cohort, learned_from: Ranges
 ) -> tuple[list[str], list[str]]:
-    """Return what a cohort of one scan is, and how it is unlike the scans that were learned from, in words."""
+    """Describe a cohort of one scan, and how the scan is unlike the training scans, in words."""
     scan = cohort.scans[0]
     facts = []
     doubts = []
@@ -219,7 +219,7 @@ def doubts_of_scan(
 
 
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
-    """Return how measures of one person or several compare with those learned from, in words."""
+    """Compare measures of one person or several with the training people's, in words."""
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})
     z = wide.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)

@@ -48,7 +48,7 @@ class RunComponents:
     """Weights that the model starts from, where these were not drawn at random."""
 
     def with_source(self, source: Source) -> RunComponents:
-        """Return the same components with images of another preprocessing."""
+        """Return the components of a run with images from another source."""
         for half, of_half in zip(self.model.halves, source.halves, strict=True):
             of_half.set_up(half.encoder)
         data = replace(self.data, images=source.images(self.cohort))

@@ -1,4 +1,4 @@
-"""Check, lock, write and read a run directory, and describe what was embedded by its encoder."""
+"""Check, lock, write and read a run directory, and describe embeddings by its encoder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -142,7 +142,7 @@ def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
 
 
 def _differences_in_training(folder: Path, before: Config, now: Config) -> Iterator[str]:
-    """Yield why a run may not have another length, or another number of processes; mostly it may."""
+    """Yield reasons why a run may not have another length or another number of processes."""
     was = before.training.epochs
     epochs = now.training.epochs
     newest = newest_checkpoint(folder / "checkpoints")
@@ -164,7 +164,7 @@ def _differences_in_training(folder: Path, before: Config, now: Config) -> Itera
 
 
 def continue_run(folder: Path, config: Config, progress: Progress) -> None:
-    """Note a run's new length in its ``config.yaml``, where it has one; every other file stays."""
+    """Note a run's new length in its ``config.yaml``, if there is one; every other file stays."""
     was = load_config(folder / "config.yaml").training.epochs
     if config.training.epochs != was:
         write_config(folder / "config.yaml", config)
@@ -215,7 +215,7 @@ def write_provenance(folder: Path, content: Mapping[str, object]) -> None:
 
 
 def describe_cohort(cohort: Cohort) -> RunCohort:
-    """Return what is recorded of a cohort: its digest, and ages, sexes and sites of its people, where it has them."""
+    """Return the record of a cohort: its digest, and ages, sexes and sites of its people."""
     people = cohort.table.groupby("subject_id").first()
     described: Json = {}
     if "age" in people and people["age"].notna().any():
@@ -258,7 +258,7 @@ def find_provenance(folder: Path) -> Provenance | None:
 
 
 def read_preprocessing(folder: Path, source: Source) -> Source | None:
-    """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
+    """Return a source with the preprocessing fitted as a run began; None without a record."""
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
     samples = source.contract()

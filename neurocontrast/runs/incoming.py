@@ -315,7 +315,7 @@ def _are_scans(scans: Path) -> bool:
 
 
 def _cohort_of_files(place: Path, channels: tuple[str, ...]) -> Cohort:
-    """Return a scan, or those of a folder, with participant and session by the names of BIDS, else by the path."""
+    """Return a scan, or a folder's scans, with identifiers by BIDS names or the path."""
     if len(channels) > 1:
         raise DataError(
             f"{place}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and their names do not "

@@ -1,4 +1,4 @@
-"""Weights that a run starts from: those of another run, or imported ones, fitted to the run's own network."""
+"""Weights that a run starts from, another run's or imported, fitted to the run's own network."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class InitialWeights:
     def keep(
         self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress
     ) -> None:
-        """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""
+        """Write the first weights of `model` into the run; say their origin and how scans differ."""
         start = self.start
         progress.message(
             f"starting from {start.name}: {start.encoder}; projection head {start.head}"
@@ -169,7 +169,7 @@ def start_from(
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:
-    """Give a model the weights that its run keeps of its start, so that the run can be resumed without their source."""
+    """Give a model the first weights that its run keeps, to resume without their source."""
     kept, _ = load_model(folder / INITIAL)
     model.load_state_dict(kept.state_dict())
 
@@ -215,7 +215,7 @@ def _of_measures(
     measures: tuple[str, ...],
     problems: list[str],
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """Return tensors whose first layer reads these measures, and how many others it read; `problems` gets the rest."""
+    """Return tensors whose first layer reads a run's measures; count the left-out measures."""
     before = contract.preprocessing.columns
     if not before:
         problems.append("measures: nothing says which these weights are of; give a run of measures")

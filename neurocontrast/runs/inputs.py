@@ -23,7 +23,7 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True)
 class Inputs:
-    """Table and transforms that came from Python, in place of those of a configuration."""
+    """Table and transforms that came from Python, in place of a configuration's."""
 
     participants: AnyTable | None = None
     transforms: Compose | None = None

@@ -217,7 +217,7 @@ def train_members(run: Run, engine: Engine, progress: Progress) -> None:
 
 
 def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
-    """Return the run of a member, which begins, or continues where it was stopped."""
+    """Return the run of a member, begun anew or continued from its last state."""
     settings = settings_of_member(run.settings, record, number)
     folder = folder_of_member(run.folder, number)
     return replace(run, settings=settings, folder=folder, resumes=True)

@@ -1,4 +1,4 @@
-"""Plan an evaluation whole: models of the scans' voxels and an external test set are in it."""
+"""Plan an evaluation whole, with models of the scans' voxels and an external test set."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
 
 
 def _describe_origin(embeddings: Embeddings) -> EmbeddingsOrigin:
-    """Return file and cohort of embeddings; layer and gaps only if unlike those of the run."""
+    """Return file and cohort of embeddings; layer and gaps only if unlike the run's."""
     info = embeddings.info
     changed: Description = {}
     if info.layer != "encoder":

@@ -1,4 +1,4 @@
-"""A run that is to be trained: created, or continued where it was stopped.
+"""A run to be trained: created, or continued from its last state.
 
 Everything is checked before the first scan is prepared, and nothing is written before that. The
 first process of several opens the run; the others follow.
@@ -144,13 +144,13 @@ class Run:
         return cls(settings, folder, source, resumes)
 
     def read_cohort(self, *, check_images: bool = True, skipped: Collection[str] = ()) -> Cohort:
-        """Read the rows of the table that the configuration keeps, without those that were skipped."""
+        """Read the rows of the table that the configuration keeps, without skipped samples."""
         return read_cohort_of(
             self.settings, self.source, check_images=check_images, skipped=skipped
         )
 
     def components(self, cohort: Cohort | None = None, *, is_new: bool = True) -> RunComponents:
-        """Build data, network and loss; refuse what cannot be trained. By default of the whole table."""
+        """Build data, network and loss, by default of the whole table."""
         if cohort is None:
             cohort = self.read_cohort()
         return build_components(self.settings, cohort, self.source, is_new=is_new)
@@ -219,7 +219,7 @@ class Run:
         progress.message(f"{self.folder}: finished.")
 
     def _fit_linear(self, components: RunComponents, progress: Progress) -> None:
-        """Fit a linear encoder in one pass, and save it."""
+        """Fit a linear encoder in one pass, and save the encoder."""
         fitted = fit_components(
             components.model.encoder,
             components.data,
@@ -232,7 +232,7 @@ class Run:
     def _train_network(
         self, components: RunComponents, engine: Engine, *, resume: bool, progress: Progress
     ) -> None:
-        """Train the network in all processes, and save it in the first."""
+        """Train the network in all processes, and save the encoder in the first."""
         assert components.objective is not None
         assert components.sampler is not None
         state = ContrastiveState(
@@ -259,7 +259,7 @@ class Run:
         self.save(components, progress, beside=beside, batchnorm=result.batchnorm)
 
     def _open(self, stack: ExitStack, progress: Progress) -> OpenedRun:
-        """Check everything, prepare the scans, and write what begins a run; `stack` holds its lock."""
+        """Check everything, prepare scans, and write the first files of a run under its lock."""
         is_new = check_new(self.folder, resume=self.resumes)
         if not is_new and is_finished(self.folder, self.settings):
             check_can_continue(self.folder, self.settings, self._cohort_if_there())
@@ -291,7 +291,7 @@ class Run:
         return opened
 
     def _cohort_if_there(self) -> Cohort | None:
-        """Read the table of a finished run, which needs its scans and their table no more, if it is there."""
+        """Read the table of a finished run if the table is still there."""
         table = self.source.table
         is_there = isinstance(table, pd.DataFrame) or (table is not None and Path(table).is_file())
         if not is_there:
@@ -335,7 +335,7 @@ class Run:
         start_run(self.folder, self.settings, cohort, facts, contents=contents, earlier=people)
 
     def _continue(self, components: RunComponents, progress: Progress) -> OpenedRun:
-        """Prepare the scans of a run that continues as they were when it began."""
+        """Prepare the scans of a continued run as the start of the run did."""
         cohort = components.cohort
         self.source.check_unchanged(cohort, read_provenance(self.folder), self.folder)
         source = read_preprocessing(self.folder, components.source)
@@ -358,7 +358,7 @@ class Run:
             )
 
     def _follow(self, message: Mapping[str, object]) -> OpenedRun:
-        """Open the run as the first process has opened it, in another."""
+        """Open, in another process, the run that the first process has opened."""
         told = RunOfOthers.model_validate(message)
         if told.samples is None:
             return OpenedRun(told.is_new)
@@ -370,7 +370,7 @@ class Run:
 def read_cohort_of(
     settings: Config, source: Source, *, check_images: bool = True, skipped: Collection[str] = ()
 ) -> Cohort:
-    """Return the rows of the table of samples that a configuration keeps, without those that a run has skipped."""
+    """Return the samples that a configuration keeps, without samples that a run has skipped."""
     assert source.table is not None
     cohort = source.read_cohort(source.table, check_images=check_images).select(settings.data.where)
     return without(cohort, skipped) if skipped else cohort

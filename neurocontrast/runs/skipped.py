@@ -1,4 +1,4 @@
-"""Scans of a table that a run cannot use and leaves out, where it is told so.
+"""Scans of a table that a run cannot use and, where `--skip` is set, leaves out.
 
 They are named on the screen and in ``skipped.tsv``.
 """
@@ -26,7 +26,7 @@ _N_SHOWN = 10
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:
-    """Return the cohort without the scans that have one of these names."""
+    """Return the cohort without the scans of some names."""
     return cohort.subset([row for row, name in enumerate(cohort.names()) if name not in names])
 
 
@@ -43,7 +43,7 @@ def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
 
 
 def leave_out(source: Source, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
-    """Prepare the scans of a cohort; return those that can be used, and a table of the others, to be written.
+    """Prepare the scans of a cohort; return usable scans, and a table of the others.
 
     Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is
     empty.

@@ -31,7 +31,7 @@ MAX_BYTES = 4 * 1024**3
 
 
 def with_voxels(plan: Plan, progress: Progress) -> Plan:
-    """Return the plan with a model of its scans' voxels, if these are at hand and not switched off.
+    """Return the plan with a model of its scans' voxels, if at hand and not switched off.
 
     Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a
     `DataError`, else a warning.

@@ -66,7 +66,7 @@ class TrainingData:
 def select_rows(
     metadata: Mapping[str, torch.Tensor], rows: Sequence[int]
 ) -> dict[str, torch.Tensor]:
-    """Return the columns of some rows."""
+    """Return all columns of metadata at some rows."""
     chosen = torch.as_tensor(rows)
     columns = {}
     for name, column in metadata.items():

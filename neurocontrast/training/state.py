@@ -38,7 +38,7 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True)
 class Software:
-    """Versions and counts that the last bits of weights depend on."""
+    """Version, device, threads and processes, which must be equal for bit-identical weights."""
 
     torch: str
     device: str

@@ -76,7 +76,7 @@ class Replaceable(Settings):
 
     @model_serializer(mode="wrap")
     def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings without those that nothing reads."""
+        """Return the settings without settings that nothing reads."""
         unread = self.replaced()
         if self.transforms is None:
             unread = ("transforms",)
@@ -199,7 +199,7 @@ class Cutout(Operation):
 
 
 class Crop(Operation):
-    """Crop a box and resize it to the volume's shape."""
+    """Crop a box and resize the box to the volume's shape."""
 
     fraction: _Side = (0.75, 0.75)
     """Side of the box relative to the volume's side."""

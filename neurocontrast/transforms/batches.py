@@ -74,7 +74,7 @@ def _numbers(
 
 
 def _portions(images: Tensor) -> Iterator[slice]:
-    """Yield the samples of a batch in portions of nearly equal size, each changed at once."""
+    """Yield portions of a batch, of nearly equal size; each is transformed in one call."""
     n_samples = len(images)
     most = _VOXELS_OF_A_GPU
     if images.device.type == "cpu":

@@ -161,7 +161,7 @@ def change_chosen(
     index: Tensor | None,
     numbers: Numbers,
 ) -> tuple[Tensor, Tensor]:
-    """Return all signals and brains, after those of an index were changed."""
+    """Return all signals and brains after the ones at an index were changed."""
     changed, brains = change(chosen(s_BCDHW, index), chosen(brain_BCDHW, index), **numbers)
     return replaced(s_BCDHW, index, changed), replaced(brain_BCDHW, index, brains)
 

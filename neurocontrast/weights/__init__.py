@@ -135,7 +135,7 @@ def _problem_of(sources: list[Source]) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of the weights that ship, and of those of installed packages."""
+    """Return the names of shipped weights, and of weights in installed packages."""
     return _usable(_sources())
 
 

@@ -73,7 +73,7 @@ def _source_of(name: str, value: str, origin: str) -> Source:
 
 
 def _folder_of_package(value: str) -> Path | None:
-    """Return the folder of a package without importing it; None of a missing one."""
+    """Return the folder of a package without importing the package; None if missing."""
     top, *below = value.split(".")
     if not top.isidentifier():
         return None

@@ -233,7 +233,7 @@ def _merge(
     *,
     skip: bool = False,
 ) -> MeasuresTable:
-    """Merge sheets, and refuse values in another unit than the table's or other people's."""
+    """Merge sheets into one table; refuse people with values in other units than the rest."""
     notes = merged.notes
     for sheet in sheets:
         if sheet.damage:

@@ -56,7 +56,7 @@ def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
 
 
 def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
-    """Return who was tested, and the figures of each model beside those of the embedding."""
+    """Return who was tested, and the figures of the embedding and of each other model."""
     plan = external.plan
     rows = plan.splits[0].test
     names = [name for name in plan.target.metric_names if name not in POOLED_ONLY]
@@ -116,7 +116,7 @@ def _list_metrics(plan: Plan, drawn: Mapping[str, Resamples]) -> dict[str, Exter
 def _list_increments(
     plan: Plan, embedding: Mapping[str, Resamples], model: Mapping[str, Resamples]
 ) -> dict[str, Increment]:
-    """Return the metrics of the embedding minus those of another model, with intervals."""
+    """Return how far the embedding's metrics exceed another model's, with intervals."""
     increments = {}
     for name, resamples in embedding.items():
         difference = resamples - model[name]

@@ -67,4 +67,4 @@ class Question(Protocol):
 
     @property
     def last(self) -> bool:
-        """Whether the finding is measured after the others, since it uses their measurements."""
+        """Whether the finding uses measurements of others, and so is measured after them."""

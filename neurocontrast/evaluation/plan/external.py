@@ -80,7 +80,7 @@ def plan_external(
     info: EmbeddingsInfo | None = None,
     training_info: EmbeddingsInfo | None = None,
 ) -> External:
-    """Check an external test set against the plan whose probe is to be applied to it.
+    """Check an external test set against the plan whose probe is to be tested.
 
     Parameters
     ----------

@@ -199,7 +199,7 @@ def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[f
 
 
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
-    """Return the scaler of a design: blocks get the same variance, or that of its weight.
+    """Return the scaler of a design: blocks of columns get equal variance, or their weight's.
 
     `n_columns` is the number of columns that the design made; without it the blocks of a
     `PairDesign` are not known yet.

@@ -1,1 +1,1 @@
-"""One section of the report a file, each with the `Finding` that it shows."""
+"""Sections of the report, a file each, with the `Finding` that the section shows."""

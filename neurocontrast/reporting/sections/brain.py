@@ -79,7 +79,7 @@ def show_brain(files: EvaluationFolder) -> Section | None:
 
 
 def say_colours(explanation: Explanation) -> str:
-    """Say what the two colours of a map mean."""
+    """Say the meaning of the two colours of a map."""
     positive = explanation.record.positive
     towards = quoted(positive) if positive else "a higher predicted value"
     orange = f"what is there speaks for {towards}"
@@ -163,7 +163,7 @@ def _ranking(explanation: Explanation) -> list[Block]:
 
 @styled
 def _surface(explanation: Explanation) -> Picture | None:
-    """Return the picture of the cortex that `explain` made where it had an atlas."""
+    """Return the picture of the cortex that `explain` made with an atlas."""
     path = explanation.map_path.with_name("surface.png")
     if not path.is_file():
         return None

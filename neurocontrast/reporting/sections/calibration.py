@@ -10,7 +10,7 @@ from neurocontrast.reporting.texts import section
 
 
 def show_calibration(files: EvaluationFolder) -> Section | None:
-    """Return the calibration of each class; None without a table of it."""
+    """Return the calibration of each class; None without a table."""
     table = files.table("calibration", "model", "n", "mean_predicted", "observed")
     if table is None:
         return None

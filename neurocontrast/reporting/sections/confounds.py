@@ -56,7 +56,7 @@ def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
 
 
 def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
-    """List the OpenBHB score with its parts, and what they are without the scan."""
+    """List the OpenBHB score with its parts, and the parts reached without the scan."""
     facts = []
     if openbhb.score is not None:
         score = estimate_text(openbhb.score, openbhb.interval)
@@ -94,7 +94,7 @@ def say_openbhb(confounds: Confounds) -> str:
 
 
 def column_readings(files: EvaluationFolder) -> pd.DataFrame | None:
-    """Return ``confounds.tsv`` of an evaluation; None without it."""
+    """Return ``confounds.tsv`` of an evaluation; None without the file."""
     return files.table("confounds", "column", "metric", "value")
 
 

@@ -28,7 +28,7 @@ def show_curves(files: EvaluationFolder) -> Section:
 
 @style.styled
 def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
-    """Draw ``roc`` or ``precision_recall`` of the baseline, and of the embedding over it; None where undefined."""
+    """Draw ``roc`` or ``precision_recall`` of baseline and embedding; None where undefined."""
     title, (metric, area), s, tested = (
         _TITLES[curve],
         _AREAS[curve],
@@ -94,7 +94,7 @@ def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
 
 
 def _points(rows: pd.DataFrame, column: str, positive: str, curve: str) -> list[pd.DataFrame]:
-    """Return the curve of all folds together, as ``x`` and ``y``, of each repeat in which it is defined."""
+    """Return the curve of all folds together, as ``x`` and ``y``, of each repeat that has one."""
     known = rows.dropna(subset=[column, "y_true"]) if column in rows else rows.iloc[:0]
     curves = []
     for _, part in known.groupby("repeat"):

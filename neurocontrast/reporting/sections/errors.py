@@ -41,7 +41,7 @@ def count_confusion(files: ResultTables) -> npt.NDArray[np.float64]:
 
 
 def _count_text(n: float) -> str:
-    """Write a count, with one decimal where it is a mean over repeats."""
+    """Write a count, with one decimal for a mean over repeats."""
     return f"{n:.1f}".removesuffix(".0")
 
 

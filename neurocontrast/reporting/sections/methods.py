@@ -31,7 +31,7 @@ def show_methods(files: EvaluationFolder) -> Section:
 
 
 def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, str]]:
-    """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
+    """Return the paragraphs of a methods section with headings, from the files' records alone."""
     s = files.summary
     shared = {
         "files": files,

@@ -1,4 +1,4 @@
-"""What happens at a site that the model has not seen: what a hospital group asks first."""
+"""Errors at a site that the model has not seen, the first question of a hospital group."""
 
 from dataclasses import replace
 from itertools import product
@@ -116,7 +116,7 @@ def _estimate(files: EvaluationFolder, part: str, model: str, metric: str) -> Es
 
 
 def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return what a constant guess reaches at the unseen sites, pooled; None where the metric has no meaning for it."""
+    """Return the pooled figure of a constant guess at unseen sites; None if undefined."""
     return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
 
 
@@ -201,12 +201,12 @@ def _say_error(files: EvaluationFolder, key: str) -> str:
 
 
 def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return the error at unseen sites over that at known ones; None where it means nothing."""
+    """Return the ratio of errors at unseen and known sites; None where the ratio means nothing."""
     return _estimate(files, "ratio", "embedding", metric) if is_error(metric) else None
 
 
 def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
-    """Return one row a site, the largest first, and in the last row what evaluation.json says of all sites together.
+    """Return a row a site, the largest first, and a last row for all sites together.
 
     Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, and of each model
     ``<model>_home`` and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a

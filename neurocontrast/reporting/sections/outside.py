@@ -1,4 +1,4 @@
-"""Scans unlike those that the model learned from."""
+"""Scans unlike the training scans of the model."""
 
 from neurocontrast.documents.findings import Outlyingness
 from neurocontrast.evaluation.measure.outside import measure_outlyingness

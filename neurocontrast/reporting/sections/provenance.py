@@ -49,7 +49,7 @@ _SKIPPED = (
 
 
 def show_provenance(files: EvaluationFolder) -> Section:
-    """Return what was recorded of evaluation, embeddings, pretraining and environment, and the configuration."""
+    """Return the records of evaluation, embeddings, pretraining, environment and configuration."""
     content = files.summary.content()
     recorded = {key: content[key] for key in _RECORDED if content.get(key) is not None}
     if "bootstrap" in recorded:

@@ -114,7 +114,7 @@ def _card(
 
 
 def draw_headline(files: EvaluationFolder) -> style.Picture | None:
-    """Draw the headline metric of embedding and baselines; None if it has no value."""
+    """Draw the headline metric of embedding and baselines; None for a metric without a value."""
     key = files.headline
     s = files.summary
     if key is None or point_estimate(files.metrics[key]) is None:

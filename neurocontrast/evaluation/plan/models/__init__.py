@@ -1,7 +1,8 @@
 """The models of an evaluation.
 
 A new model is a function of a plan that makes it, and a place in `MODELS`. What needs images, or a
-network, is added to the plan by the command that has them (`Plan.with_model`).
+network, is added to the plan by the command that has them (`Plan.with_model`). On an external test
+set only models of columns are tested: a `CovariateDesign` or a `MeasureDesign`.
 """
 
 from neurocontrast.evaluation.plan.models.beside import make_regional_beside

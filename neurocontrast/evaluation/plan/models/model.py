@@ -38,7 +38,11 @@ class Baseline(NamedTuple):
     """Name of the information in the scans that the encoder adds nothing to where the model does as
     well; empty: no warning says so."""
     of: str = ""
-    """Name of the first model of the same measures, of which this is a second one; else empty."""
+    """Name of the model with the same measures and another estimator, as a kernel model has.
+
+    Reports tell the two apart by their estimators alone. Empty for other models, such as one of a
+    summary of the measures.
+    """
     lacks: str = ""
     """Part of the embedding that the model does without; empty without an encoder."""
     beside: str = ""

@@ -285,7 +285,10 @@ def _check_measures(
 def _inspect_scans(
     inspection: Inspection, rows: Sequence[int], **how: Any
 ) -> tuple[tuple[str, ...], int]:
-    """Open scans, add their problems to the table's; return warnings and the number of raw scans."""
+    """Open scans, add their problems to the table's.
+
+    Return warnings and the number of raw scans.
+    """
     readable = inspection.cohort.subset(rows)
     findings = inspect_scans(readable.scans, **how)
     for row, name, finding in zip(rows, readable.names(), findings, strict=True):
@@ -300,7 +303,10 @@ def _inspect_scans(
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:
-    """Write the rows that no problem names; refuse where a problem is of no single row, or every row has one."""
+    """Write the rows that no problem names.
+
+    Refuse where a problem is of no single row, or every row has one.
+    """
     bad = {problem.line for problem in inspection.problems.found}
     table = read_people(inspection.cohort.source).cells
     check_not_described(good, table.columns)

@@ -67,7 +67,10 @@ def describe_machine() -> Machine:
 
 
 def _shape_without_table(settings: Config, source: Source) -> list[int]:
-    """Return the shape of samples that the configured encoder takes; refuse one that is too small."""
+    """Return the shape of samples that the configured encoder takes.
+
+    A shape that is too small is refused.
+    """
     prepared = source.prepared(None)
     model = build_model(settings.encoder, n_channels=prepared.n_channels)
     check_shape(model.encoder, prepared.shape(None))

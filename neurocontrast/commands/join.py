@@ -171,7 +171,10 @@ def _refuse_several(name: str, table: Embeddings) -> None:
 
 
 def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the metadata and features of all tables in the order of the first; name all scans that do not agree."""
+    """Return the metadata and features of all tables in the order of the first.
+
+    Name all scans that do not agree.
+    """
     tidy = {}
     for name, each in read.items():
         try:

@@ -62,7 +62,9 @@ def prepare(
     n_workers: int = 2,
     progress: Progress | bool | None = None,
 ) -> Path:
-    """Extract brains, correct their bias field, register them to MNI152, make tissue maps; return the new table's path.
+    """Extract brains, correct their bias field, register them to MNI152, make tissue maps.
+
+    Return the new table's path.
 
     A scan that was prepared from the same file with the same options and versions, and whose images
     are whole, is not prepared again, so an interrupted call is continued by the same call. Volumes

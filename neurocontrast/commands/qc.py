@@ -351,7 +351,10 @@ def _measure(
 
 
 def _is_kept(file: Path) -> bool:
-    """Say whether a file is one of `_measure_one`; a damaged file is removed, and its scan measured again."""
+    """Say whether a file is one of `_measure_one`.
+
+    A damaged file is removed, and its scan measured again.
+    """
     try:
         found = read_arrays(file, shapes={"measures": (), "vector": (None,), "thumbnail": (None,)})
         parse_json(str(found["measures"]), place=file)

@@ -57,7 +57,9 @@ def load_config(
     sections: Mapping[str, Mapping[str, object]] | None = None,
     check_objective: bool = True,
 ) -> Config:
-    """Load a configuration file, and return the whole configuration; all wrong keys and values are one `ConfigError`.
+    """Load a configuration file, and return the whole configuration.
+
+    All wrong keys and values are one `ConfigError`.
 
     Parameters
     ----------

@@ -46,7 +46,10 @@ OF_MEASURES = (
 
 
 def kind_of_section(section: Any) -> str:
-    """Return the kind that a section states, or keys of measures say; volumes, where nothing does."""
+    """Return the kind that a section states, or keys of measures say.
+
+    Volumes are the default.
+    """
     if isinstance(section, Mapping):
         stated = list(map(section.get, OF_MEASURES))
         has_measures = stated.count(None) < len(stated)
@@ -176,14 +179,19 @@ class Config(Settings):
     model_config = ConfigDict(json_schema_extra=_add_extends)
 
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of weights, validation split, order of scans and views; `simulation` and `evaluation` have their own."""
+    """Seed of weights, validation split, order of scans and views.
+
+    `simulation` and `evaluation` have their own.
+    """
     data: _Data = DataSettings()
     augment: _Augment = AugmentSettings()
     encoder: EncoderSettings = EncoderSettings()
     data_2: MeasureTableSettings | None = None
     augment_2: MeasureAugmentSettings | None = None
     encoder_2: EncoderSettings | None = None
-    """A second encoder of `pretrain`, of regional measures of the scans; `data_2` and `augment_2` are its tables and
+    """A second encoder of `pretrain`, of regional measures of the scans.
+
+    `data_2` and `augment_2` are its tables and
     views. Participants and everything else are those of `data`."""
     objective: _Objective = Field(default=DEFAULT_OBJECTIVE)
     training: TrainingSettings = TrainingSettings()

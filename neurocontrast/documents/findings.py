@@ -112,7 +112,10 @@ class LearningPoint(ResultSection):
 
 
 class LearningCurve(Part):
-    """Points of the embedding (`metrics`) and of the baseline, by metric; other models are further keys."""
+    """Points of the embedding (`metrics`) and of the baseline, by metric.
+
+    Other models are further keys.
+    """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
     key = "learning_curve"

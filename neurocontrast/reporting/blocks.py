@@ -368,7 +368,10 @@ def make_table(
     columns: Sequence[Column | None],
     **look: Any,
 ) -> Table:
-    """Return a table of rows; a column that is None is left out, `look` is the note and how the table is laid out."""
+    """Return a table of rows.
+
+    A column that is None is left out, `look` is the note and how the table is laid out.
+    """
     records = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
     shown = [column for column in columns if column is not None]
     text_columns = tuple(

@@ -62,7 +62,9 @@ _SHARED = {
 def load_evaluations(
     folders: Sequence[str | os.PathLike[str]], *, names: Sequence[str]
 ) -> dict[str, EvaluationFolder]:
-    """Read evaluation folders by the name of their model; predictions are sorted by scan and repeat.
+    """Read evaluation folders by the name of their model.
+
+    Predictions are sorted by scan and repeat.
 
     An evaluation that lacks a column, or is of another target, other scans or other folds than the
     first, is refused: their difference would mean nothing.

@@ -104,7 +104,10 @@ def _gallery(
     thumbnails: Mapping[int, bytes],
     template: npt.NDArray[np.bool_],
 ) -> list[Gallery | Paragraph]:
-    """Return the scans as cards; `raised` says which measures (columns) are flagged in which scans (rows)."""
+    """Return the scans as cards.
+
+    `raised` says which measures (columns) are flagged in which scans (rows).
+    """
     if not len(table):
         return [Paragraph("No scan.", role="note")]
     names = list(map(str, raised))

@@ -155,7 +155,10 @@ def legend_below(
 
 
 def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progress) -> None:
-    """Write each figure as ``name.svg`` and ``name.png``, its numbers as ``name.tsv``; list them in ``figures.tsv``."""
+    """Write each figure as ``name.svg`` and ``name.png``, its numbers as ``name.tsv``.
+
+    List them in ``figures.tsv``.
+    """
     with progress.task("Writing figures", len(pictures), "figure") as task:
         for picture in pictures:
             for file_format in ("svg", "png"):
@@ -234,7 +237,10 @@ def draw_rows(
     limits: tuple[float | None, float | None] = (None, None),
     total: bool = False,
 ) -> None:
-    """Draw values with intervals, a labelled row each; with `total`, a line sets the last row apart."""
+    """Draw values with intervals, a labelled row each.
+
+    With `total`, a line sets the last row apart.
+    """
     for one in series:
         (low, high), place = one.ends, one.rows.index + one.shift
         bounded = (high > low).to_numpy()

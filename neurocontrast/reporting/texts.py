@@ -170,7 +170,10 @@ def split_paragraphs(text: str) -> list[tuple[str, str]]:
 
 
 def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: object) -> Section:
-    """Return a section with the title and the lead of ``sections.yaml``; its `name` is the key unless given."""
+    """Return a section with the title and the lead of ``sections.yaml``.
+
+    Its `name` is the key unless given.
+    """
     title = _SECTIONS[key]["title"].format(**values)
     lead = _SECTIONS[key]["lead"].format(**values)
     return Section(name or key, title, blocks, lead=lead.strip())

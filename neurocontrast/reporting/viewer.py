@@ -116,7 +116,10 @@ def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _slices(table: pd.DataFrame, progress: Progress) -> list[str | None]:
-    """Return three slices of each scan as an address that holds a JPEG; None for a scan that cannot be read."""
+    """Return three slices of each scan as an address that holds a JPEG.
+
+    Return None for a scan that cannot be read.
+    """
     paths = table.get("path", pd.Series([None] * len(table)))
     chosen = np.linspace(0, len(table) - 1, min(MAX_SLICED, len(table))).round().astype(int)
     found: list[str | None] = [None] * len(table)

@@ -68,7 +68,10 @@ SCANS = Words()
 
 @dataclass(frozen=True)
 class Named:
-    """Names and properties of a metric; `ideal` is the best value where neither more nor less is better."""
+    """Names and properties of a metric.
+
+    `ideal` is the best value where neither more nor less is better.
+    """
 
     key: str
     label: str
@@ -138,7 +141,10 @@ def is_error(key: str) -> bool:
 
 
 def point_estimate(values: Any) -> float | None:
-    """Return the pooled out-of-fold value of a metric, else its mean over folds; None without the metric or a value."""
+    """Return the pooled out-of-fold value of a metric, else its mean over folds.
+
+    Return None without the metric or a value.
+    """
     for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
         if value is not None and math.isfinite(value):
             return float(value)
@@ -158,7 +164,10 @@ def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
 
 
 def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
-    """Write an interval as "0.70 to 0.85"; a dash where there is none, or one of no width (resamples all alike)."""
+    """Write an interval as "0.70 to 0.85".
+
+    A dash where there is none, or one of no width (resamples all alike).
+    """
     if (
         not interval
         or any(end is None or not math.isfinite(end) for end in interval)

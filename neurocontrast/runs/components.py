@@ -89,7 +89,9 @@ class RunComponents:
 def build_components(
     settings: Config, cohort: Cohort, source: Source | None = None, *, is_new: bool = True
 ) -> RunComponents:
-    """Build everything from the configuration and the table; only a user's own transforms read an image.
+    """Build everything from the configuration and the table.
+
+    Only a user's own transforms read an image.
 
     `source` is that of the configuration where transforms came from Python. A run that `is_new`
     reads the weights that it is to start from; later it has its own.

@@ -148,7 +148,10 @@ def find_cohort(
 
 
 def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
-    """Return the scans of the evaluated embeddings, of which an evaluation may select some; None if none are near."""
+    """Return the scans of the evaluated embeddings, of which an evaluation may select some.
+
+    Return None if none are near.
+    """
     if origin.file is None:
         return None
     for path in files_near(evaluation, origin.file):
@@ -172,7 +175,10 @@ def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
 def _choose_scans(
     cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
 ) -> tuple[Cohort, list[str]]:
-    """Return scans to explain, one a subject, classes balanced, and their truths; the seed alone decides which."""
+    """Return scans to explain, one a subject, classes balanced, and their truths.
+
+    The seed alone decides which.
+    """
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
     row_of = {
         (str(participant), str(session)): row for row, (participant, session) in enumerate(names)

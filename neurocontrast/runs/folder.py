@@ -58,11 +58,17 @@ FREE_TO_DIFFER = (
     "report",
     "explanation",
 )
-"""What changes no weight, or its last bits only; the cohort is compared by its digest, not by its path."""
+"""What changes no weight, or its last bits only.
+
+The cohort is compared by its digest, not by its path.
+"""
 
 
 def check_new(folder: Path, *, resume: bool) -> bool:
-    """Return whether a run is to begin in `folder`, or False where there is one to continue; refuse anything else."""
+    """Return whether a run is to begin in `folder`, or False where there is one to continue.
+
+    Refuse anything else.
+    """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"out: must be a directory, but '{folder}' is a file. Give another.")
     check_writable(folder)
@@ -89,7 +95,10 @@ def check_new(folder: Path, *, resume: bool) -> bool:
 
 
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
-    """Refuse to continue a run with another configuration, cohort or version of the code; list every difference."""
+    """Refuse to continue a run with another configuration, cohort or version of the code.
+
+    List every difference.
+    """
     before = load_config(folder / "config.yaml")
     provenance = read_provenance(folder)
     found = differences(
@@ -245,7 +254,10 @@ def read_simulation(cohort: Cohort) -> SimulationRecord | None:
 
 
 def read_provenance(folder: Path) -> Provenance:
-    """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
+    """Read a run's ``provenance.json``.
+
+    Without its subjects nobody could tell who was in pretraining.
+    """
     path = folder / PROVENANCE
     return Provenance.of(read_json(path), path, error=CheckpointError, remedy=_REMEDY)
 

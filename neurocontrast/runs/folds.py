@@ -113,7 +113,10 @@ def _train(
     title: str,
     progress: Progress,
 ) -> Description:
-    """Train a network of a fold; return predictions of the test scans, epochs and facts of the training."""
+    """Train a network of a fold.
+
+    Return predictions of the test scans, epochs and facts of the training.
+    """
     settings = folds_plan.settings
     plan = folds_plan.plan
     target = plan.target

@@ -287,7 +287,9 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: AnyConfig | None,
 ) -> IncomingScans:
-    """List scans, and load the network of the run whose features a probe was fitted on; refuse that of another encoder.
+    """List scans, and load the network of the run whose features a probe was fitted on.
+
+    Refuse that of another encoder.
 
     `scans` are what `predict` takes.
     """

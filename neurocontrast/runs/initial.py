@@ -45,7 +45,10 @@ class InitialWeights:
     def keep(
         self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress
     ) -> None:
-        """Write the first weights of `model` into the run; say their origin and how scans differ."""
+        """Write the first weights of `model` into the run.
+
+        Say their origin and how scans differ.
+        """
         start = self.start
         progress.message(
             f"starting from {start.name}: {start.encoder}; projection head {start.head}"
@@ -177,7 +180,10 @@ def restore_initial(model: ContrastiveModel, folder: Path) -> None:
 def _adapted(
     tensors: Mapping[str, torch.Tensor], encoder: Encoder, path: Path, problems: list[str]
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """Return the tensors as the encoder needs them, and how many channels they were of; `problems` are known before."""
+    """Return the tensors as the encoder needs them, and how many channels they were of.
+
+    `problems` are known before.
+    """
     own = encoder.state_dict()
     fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}
     fitted |= {name: own[name] for name in _OF_THE_INPUT if name in own}

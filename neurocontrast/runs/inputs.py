@@ -32,7 +32,10 @@ class Inputs:
     """Random transforms that make the views."""
 
     def source(self, settings: Config) -> Source:
-        """Return the source of the samples of a configuration; refuse transforms for other samples."""
+        """Return the source of the samples of a configuration.
+
+        Refuse transforms for other samples.
+        """
         frame = self.participants if isinstance(self.participants, pd.DataFrame) else None
         return source_of(
             settings.data,
@@ -43,7 +46,10 @@ class Inputs:
         )
 
     def with_table(self, settings: Config) -> Config:
-        """Return a configuration that names the table, if a file; refuse a run without any table."""
+        """Return a configuration that names the table, if a file.
+
+        Refuse a run without any table.
+        """
         if self.participants is None:
             if settings.data.participants is None:
                 raise ConfigError(
@@ -78,7 +84,10 @@ def with_folder_of_init(settings: Config) -> Config:
 
 
 def read_settings(config: AnyConfig | None, folder: Path, *, resumes: bool) -> Config:
-    """Read the configuration, by default that of the run in a folder; refuse a folder that cannot have the run."""
+    """Read the configuration, by default that of the run in a folder.
+
+    Refuse a folder that cannot have the run.
+    """
     is_new = not (folder / "config.yaml").is_file()
     if launched().by is None:  # of several processes another may have begun the run already
         is_new = check_new(folder, resume=resumes)

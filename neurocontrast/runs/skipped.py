@@ -31,7 +31,10 @@ def without(cohort: Cohort, names: Collection[str]) -> Cohort:
 
 
 def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
-    """Prepare the scans of a cohort; where some cannot be used, the error says how to leave them out."""
+    """Prepare the scans of a cohort.
+
+    Where some cannot be used, the error says how to leave them out.
+    """
     try:
         source.make_ready(cohort, progress)
     except DataError as error:
@@ -96,7 +99,10 @@ def _without_failures(
 
 
 def write_skipped(path: Path, skipped: pd.DataFrame) -> None:
-    """Write the table of scans that were left out; where there are none, an earlier one is removed."""
+    """Write the table of scans that were left out.
+
+    Where there are none, an earlier one is removed.
+    """
     if len(skipped):
         write_table(path, skipped)
     else:

@@ -69,7 +69,10 @@ def _with_both(plan: Plan, model: ProbeModel) -> Plan:
 
 
 def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
-    """Return the files of each scan; an empty list where the table's scans are absent and were not asked for."""
+    """Return the files of each scan.
+
+    An empty list where the table's scans are absent and were not asked for.
+    """
     table = plan.table
     if plan.settings.scans is not None:
         listed = read_cohort(plan.settings.scans, channels=channels)
@@ -110,7 +113,10 @@ def _read(
     preprocessing: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
-    """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need; return the model."""
+    """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need.
+
+    Return the model.
+    """
     contract = preprocessing.content()
     as_encoder = plan.settings.voxels == "input"
     if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
@@ -170,7 +176,10 @@ def _read(
 def _read_scan(
     row: int, files: tuple[str, ...], how: Preprocessing
 ) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return the voxels of a scan, channel by channel; or why there are none, without naming folders."""
+    """Return the voxels of a scan, channel by channel.
+
+    Or why there are none, without naming folders.
+    """
     from neurocontrast.transforms.compose import (
         load_volume,
     )  # needs torch, which an evaluation without scans does not

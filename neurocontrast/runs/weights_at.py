@@ -13,7 +13,10 @@ _PROBE = "probe.json"
 
 
 def probes_of(path: Path) -> tuple[Path, list[Path]] | None:
-    """Return the folder of weights and its probes, for a folder of weights or of one probe; else None."""
+    """Return the folder of weights and its probes, for a folder of weights or of one probe.
+
+    Else None.
+    """
     for folder, pattern in ((path, f"*/{_PROBE}"), (path.parent, f"{path.name}/{_PROBE}")):
         if any(map(Path.is_file, map(folder.joinpath, FILES))):
             probes = [description.parent for description in sorted(folder.glob(pattern))]

@@ -48,7 +48,10 @@ class DescribedTransforms:
     def from_contract(
         cls, contract: Mapping[str, object], transforms: Compose | None = None
     ) -> DescribedTransforms:
-        """Return transforms with the image shape of ``encoder.json``; refuse transforms that differ."""
+        """Return transforms with the image shape of ``encoder.json``.
+
+        Refuse transforms that differ.
+        """
         check_version(contract)
         shape = contract.get("image_shape")
         if not isinstance(shape, list) or len(shape) != 4 or not all(map(_is_length, shape)):

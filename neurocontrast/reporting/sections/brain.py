@@ -55,7 +55,10 @@ _UNREADABLE = (OSError, ValueError, EOFError, ImageFileError)
 
 
 def show_brain(files: EvaluationFolder) -> Section | None:
-    """Return the map on the MNI152 template with its largest values, or a ranking of measures; None without either."""
+    """Return the map on the MNI152 template with its largest values, or a ranking of measures.
+
+    Return None without either.
+    """
     explanation = files.explanation
     if explanation is None:
         return None
@@ -215,7 +218,10 @@ _SLICES = _View(
 
 
 def read_map(path: Path) -> nibabel.Nifti1Image:
-    """Return a map, three-dimensional and finite; ValueError, OSError or ImageFileError if damaged."""
+    """Return a map, three-dimensional and finite.
+
+    Raise ValueError, OSError or ImageFileError if damaged.
+    """
     image = nibabel.funcs.squeeze_image(nibabel.load(path))
     if len(image.shape) != 3:
         raise ValueError(f"{len(image.shape)} dimensions")

@@ -25,7 +25,10 @@ def show_calibration(files: EvaluationFolder) -> Section | None:
 def _draw_calibration(
     files: EvaluationFolder, table: pd.DataFrame, name: str
 ) -> style.Picture | None:
-    """Draw observed shares over predicted probabilities of a class, bin by bin; None where there is no bin."""
+    """Draw observed shares over predicted probabilities of a class, bin by bin.
+
+    Return None where there is no bin.
+    """
     rows = table[table["class"] == name] if "class" in table else table
     rows = rows.dropna(subset=["mean_predicted", "observed"]).reset_index(drop=True)
     if rows.empty:

@@ -47,7 +47,10 @@ def _count_text(n: float) -> str:
 
 @style.styled
 def draw_confusion(files: ResultTables) -> style.Picture:
-    """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
+    """Draw the confusion matrix.
+
+    Of many classes as shares in colour, without numbers in the cells.
+    """
     numbers = count_confusion(files)
     rule = name_threshold(files)
     n_classes = len(files.classes)

@@ -38,7 +38,9 @@ def show_learning(files: EvaluationFolder) -> Section | None:
 def draw_learning(
     files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str
 ) -> style.Picture | None:
-    """Draw a metric of every model over the number of training scans; None without a learning curve.
+    """Draw a metric of every model over the number of training scans.
+
+    Return None without a learning curve.
 
     `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are
     taken.

@@ -109,7 +109,10 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
 
 
 def _estimate(files: EvaluationFolder, part: str, model: str, metric: str) -> Estimate | None:
-    """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` …; None where absent."""
+    """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` ….
+
+    Return None where absent.
+    """
     block = files.summary.part(NewSite)
     found = getattr(block, part).get(model, {}).get(metric) if block else None
     return None if found is None or found.value is None else found
@@ -121,7 +124,10 @@ def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
 
 
 def judge_constant(files: EvaluationFolder, metric: str) -> OfGuess | None:
-    """Tell how the embedding at unseen sites compares with the constant guess; None without their paired difference."""
+    """Tell how the embedding at unseen sites compares with the constant guess.
+
+    Return None without their paired difference.
+    """
     gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
     if gain is None or constant_estimate(files, metric) is None:
         return None
@@ -135,7 +141,10 @@ def _beside_constant(files: EvaluationFolder, metric: str) -> str:
 
 
 def say_new_site(files: EvaluationFolder) -> str | None:
-    """Say the price of an unseen site, and whether anything is left there; None where nothing is known."""
+    """Say the price of an unseen site, and whether anything is left there.
+
+    Return None where nothing is known.
+    """
     key = new_site_metric(files)
     unseen = _estimate(files, "unseen", "embedding", key) if key else None
     if key is None or unseen is None or unseen.value is None:
@@ -187,7 +196,10 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
 
 
 def _say_error(files: EvaluationFolder, key: str) -> str:
-    """Say how much a further metric, which is an error, grows at unseen sites; empty without any."""
+    """Say how much a further metric, which is an error, grows at unseen sites.
+
+    Empty without such a metric.
+    """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
         if error in record.ratio.get("embedding", {}) and error != key:

@@ -99,7 +99,9 @@ def table_parts(
     classes: Sequence[str | None],
     file: str,
 ) -> Table:
-    """Return the metrics of each part of the cohort with their intervals; the note says why one is absent.
+    """Return the metrics of each part of the cohort with their intervals.
+
+    The note says why one is absent.
 
     `column` names the part, `where` says it in running text, `classes` are those whose scans are
     counted.

@@ -135,8 +135,8 @@ class EvaluationSettings(Settings):
     n_bootstraps: int = Field(2000, ge=0)
     """Number of resamples of every interval."""
     bootstrap_unit: Literal["auto", "subject", "site"] = "auto"
-    """What is resampled. ``auto``: whole sites if there are 20 or more and every scan has one, else
-    subjects."""
+    """Unit of the bootstrap. ``auto``: whole sites if there are 20 or more and every scan has one,
+    else subjects."""
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     """Level of every interval."""
     min_site_n: int = Field(10, ge=1)

@@ -58,7 +58,7 @@ FREE_TO_DIFFER = (
     "report",
     "explanation",
 )
-"""What changes no weight, or its last bits only.
+"""Keys that change no weight, or only its last bits.
 
 The cohort is compared by its digest, not by its path.
 """

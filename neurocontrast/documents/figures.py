@@ -73,6 +73,13 @@ class Estimate(ResultSection):
     high: StrictFloat | None = None
     n: StrictInt | None = None
 
+    @property
+    def interval(self) -> Interval:
+        """Both ends of the interval; None without one."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.high
+
 
 class ModelFigures(ResultSection):
     """Figures of a model beside the embedding, by metric."""

@@ -73,9 +73,9 @@ def compare_models(
     differences = []
     for metric in target.metric_names:
         for name in models:
-            table.append(
-                {"model": name, "metric": metric, **drawn[name][metric].figure(level=level)}
-            )
+            figure = drawn[name][metric].figure(level=level)
+            ends = {"value": figure.value, "low": figure.low, "high": figure.high}
+            table.append({"model": name, "metric": metric, **ends})
         rows_of_metric = []
         for name in others:
             figure = (drawn[name][metric] - drawn[reference][metric]).figure(level=level)
@@ -83,13 +83,15 @@ def compare_models(
                 "metric": metric,
                 "model": name,
                 "reference": reference,
-                "difference": figure.pop("value"),
+                "difference": figure.value,
+                "low": figure.low,
+                "high": figure.high,
             }
             if first.fixed:
                 test = _paired_test(target, metric, models[name], models[reference], units)
             else:
                 test = _test_over_folds(evaluations[name].folds, first.folds, metric)
-            rows_of_metric.append(row | figure | test)
+            rows_of_metric.append(row | test)
         adjusted = holm([row["p_value"] for row in rows_of_metric])
         differences += [
             row | {"p_adjusted": each} for row, each in zip(rows_of_metric, adjusted, strict=True)

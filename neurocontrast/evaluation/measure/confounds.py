@@ -228,15 +228,12 @@ def _describe(
     chances = {"balanced_accuracy": 1 / max(len(target.classes), 1)}
     if target.kind == "continuous":
         chances = {"mae": _median_error(reading), "r2": 0.0}
-    return [
-        {
-            "metric": metric,
-            **_resample(plan, reading, metric).figure(level=level),
-            "chance": chance,
-            **shared,
-        }
-        for metric, chance in chances.items()
-    ]
+    rows = []
+    for metric, chance in chances.items():
+        figure = _resample(plan, reading, metric).figure(level=level)
+        ends = {"value": figure.value, "low": figure.low, "high": figure.high}
+        rows.append({"metric": metric, **ends, "chance": chance, **shared})
+    return rows
 
 
 def _median_error(reading: Reading) -> float:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from neurocontrast.documents.figures import Increment
 from neurocontrast.documents.findings import ExternalMetric, ExternalRival, ExternalTest
 from neurocontrast.documents.result import Counts
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, gather
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
+from neurocontrast.evaluation.measure.model_figures import subtract_metrics
 from neurocontrast.evaluation.measure.outside import measure_rows
 from neurocontrast.evaluation.measure.sites import site_table
 from neurocontrast.evaluation.measure.subgroups import resample
@@ -66,7 +66,7 @@ def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
     for key in others:
         rivals[key] = ExternalRival(
             metrics=_list_metrics(plan, drawn[key]),
-            increment=_list_increments(plan, drawn[embedding], drawn[key]),
+            increment=subtract_metrics(plan, drawn[embedding], drawn[key], drawn[embedding]),
         )
     tested = plan.table.iloc[rows]
     n_tested = Counts(
@@ -87,7 +87,7 @@ def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
         metrics=_list_metrics(plan, drawn[embedding]),
         baseline=_list_metrics(plan, drawn[baseline]),
         baseline_covariates=list(plan.covariates),
-        increment=_list_increments(plan, drawn[embedding], drawn[baseline]),
+        increment=subtract_metrics(plan, drawn[embedding], drawn[baseline], drawn[embedding]),
         rivals=rivals,
         n_overlap=external.n_overlap,
         overlap_by=list(external.overlap_by),
@@ -104,28 +104,9 @@ def _list_metrics(plan: Plan, drawn: Mapping[str, Resamples]) -> dict[str, Exter
     why_undefined = explain_undefined(target.kind, truth, target.classes)
     metrics = {}
     for name, resamples in drawn.items():
-        value = finite_or_none(resamples.value)
-        interval = _interval(plan, resamples)
-        metrics[name] = ExternalMetric(value=value, interval=interval)
-        if value is None:
+        figure = resamples.figure(level=plan.settings.confidence_level)
+        metrics[name] = ExternalMetric(value=figure.value, interval=figure.interval)
+        if figure.value is None:
             reason = explain_value(name, why_undefined)
-            metrics[name] = ExternalMetric(value=value, interval=interval, reason=reason)
+            metrics[name] = metrics[name].model_copy(update={"reason": reason})
     return metrics
-
-
-def _list_increments(
-    plan: Plan, embedding: Mapping[str, Resamples], model: Mapping[str, Resamples]
-) -> dict[str, Increment]:
-    """Return how far the embedding's metrics exceed another model's, with intervals."""
-    increments = {}
-    for name, resamples in embedding.items():
-        difference = resamples - model[name]
-        increments[name] = Increment(
-            difference=finite_or_none(difference.value), interval=_interval(plan, difference)
-        )
-    return increments
-
-
-def _interval(plan: Plan, resamples: Resamples) -> tuple[float, float] | None:
-    """Return the interval of a figure at the confidence level of the plan."""
-    return resamples.interval(level=plan.settings.confidence_level)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.documents.figures import Increment, Interval, Metric, ModelFigures
+from neurocontrast.documents.figures import Increment, Metric, ModelFigures
 from neurocontrast.evaluation.fit.out_of_fold import Models
 from neurocontrast.evaluation.measure.significance import fold_p_value, holm
 from neurocontrast.evaluation.measure.tables import model_prefix
@@ -70,18 +70,19 @@ def metric_summary(
     target = plan.target
     tested = models["embedding"].tested
     reason = explain_undefined(target.kind, target.values[tested], target.classes)
+    names = target.metric_names
     metrics = {}
     for name in models:
         metrics[name] = _describe_metrics(plan, folds, name, drawn[name], reason)
     increments = {}
     for model in plan.models:
         if model.baseline:
-            gains = _subtract(plan, drawn["embedding"], drawn[model.name])
+            gains = subtract_metrics(plan, drawn["embedding"], drawn[model.name], names)
             increments[model.name] = _with_p_values(gains, folds, model.name)
     _adjust_p_values(increments)
     gains_of_pairs = {}
     for pair, without in _pairs(plan).items():
-        gains_of_pairs[pair] = _subtract(plan, drawn[pair], drawn[without])
+        gains_of_pairs[pair] = subtract_metrics(plan, drawn[pair], drawn[without], names)
     further = {}
     for name in models:
         if name in _LEADING:
@@ -94,7 +95,7 @@ def metric_summary(
     return Figures(
         metrics["embedding"],
         metrics["baseline"],
-        _subtract(plan, drawn["embedding"], drawn["baseline"]),
+        subtract_metrics(plan, drawn["embedding"], drawn["baseline"], names),
         further,
     )
 
@@ -136,37 +137,29 @@ def _describe_metrics(
         deviation = None
         if len(per_fold) > 1:
             deviation = finite_or_none(per_fold.std(ddof=1))
-        pooled, interval = _estimate(plan, drawn[name])
+        figure = drawn[name].figure(level=plan.settings.confidence_level)
         metric = Metric(
             mean=mean,
             sd=deviation,
-            pooled=pooled,
-            interval=interval,
+            pooled=figure.value,
+            interval=figure.interval,
             n_folds_defined=len(per_fold),
         )
-        if pooled is None:
+        if figure.value is None:
             metric = metric.model_copy(update={"reason": explain_value(name, reason)})
         metrics[name] = metric
     return metrics
 
 
-def _subtract(plan: Plan, model: Drawn, other: Drawn) -> dict[str, Increment]:
-    """Return each metric of a model minus that of another one."""
+def subtract_metrics(
+    plan: Plan, model: Drawn, other: Drawn, names: Iterable[str]
+) -> dict[str, Increment]:
+    """Return metrics of a model minus another model's, on the same resamples."""
     gains = {}
-    for name in plan.target.metric_names:
-        difference, interval = _estimate(plan, model[name] - other[name])
-        gains[name] = Increment(difference=difference, interval=interval)
+    for name in names:
+        figure = (model[name] - other[name]).figure(level=plan.settings.confidence_level)
+        gains[name] = Increment(difference=figure.value, interval=figure.interval)
     return gains
-
-
-def _estimate(plan: Plan, resamples: Resamples) -> tuple[float | None, Interval]:
-    """Return the value of a figure, and its interval."""
-    figure = resamples.figure(level=plan.settings.confidence_level)
-    low = figure["low"]
-    high = figure["high"]
-    if low is None or high is None:
-        return figure["value"], None
-    return figure["value"], (low, high)
 
 
 def _with_p_values(

@@ -247,8 +247,7 @@ def _estimate(
     """Return metrics with their intervals, and the number of scans where given."""
     estimates = {}
     for name, resamples in drawn.items():
-        figure = resamples.figure(level=plan.settings.confidence_level)
-        estimates[name] = Estimate(value=figure["value"], low=figure["low"], high=figure["high"])
+        estimates[name] = resamples.figure(level=plan.settings.confidence_level)
         if n is not None:
             estimates[name] = estimates[name].model_copy(update={"n": n})
     return estimates

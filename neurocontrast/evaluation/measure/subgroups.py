@@ -79,14 +79,13 @@ def tabulate_figures(
     plan: Plan, drawn: Mapping[str, Resamples], *, prefix: str = ""
 ) -> dict[str, float | None]:
     """Return metrics as columns of a row: ``name``, ``name_low`` and ``name_high``."""
-    figures = {
-        prefix + name: each.figure(level=plan.settings.confidence_level)
-        for name, each in drawn.items()
-    }
-    ends = {"value": "", "low": "_low", "high": "_high"}
-    return {
-        name + end: figure[key] for name, figure in figures.items() for key, end in ends.items()
-    }
+    columns = {}
+    for name, resamples in drawn.items():
+        figure = resamples.figure(level=plan.settings.confidence_level)
+        columns[prefix + name] = figure.value
+        columns[f"{prefix}{name}_low"] = figure.low
+        columns[f"{prefix}{name}_high"] = figure.high
+    return columns
 
 
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.utils import gen_batches
 
+from neurocontrast.documents.figures import Estimate
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
@@ -87,11 +88,19 @@ class Resamples:
         low, high = np.quantile(defined, places)
         return float(low), float(high)
 
-    def figure(self, *, level: float) -> dict[str, float | None]:
-        """Return ``value``, ``low`` and ``high``; None where undefined or without resamples."""
-        known = float(self.value) if np.isfinite(self.value) else None
-        low, high = (None if known is None else self.interval(level=level)) or (None, None)
-        return {"value": known, "low": low, "high": high}
+    def figure(self, *, level: float) -> Estimate:
+        """Return the value with its interval; None where undefined or without resamples."""
+        value = None
+        interval = None
+        if np.isfinite(self.value):
+            value = float(self.value)
+            interval = self.interval(level=level)
+        low = None
+        high = None
+        if interval is not None:
+            low, high = interval
+        # Named even where None, so that files say that there is no interval.
+        return Estimate(value=value, low=low, high=high)
 
     def _acceleration(self) -> float:
         known = self.left_out[np.isfinite(self.left_out)]

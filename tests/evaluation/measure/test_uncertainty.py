@@ -118,8 +118,14 @@ def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_ask
     assert drawn.drawn[7] == pytest.approx(roc_auc_score(codes, scores, sample_weight=weights[7]))
     alone = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=0, seed=1)["m"]["auc"]
     assert (alone.value, len(alone.left_out), len(alone.drawn)) == (drawn.value, 0, 0)
-    assert drawn.figure(level=0.95)["value"] == drawn.value
-    assert alone.figure(level=0.95) == {"value": drawn.value, "low": None, "high": None}
+    assert drawn.figure(level=0.95).value == drawn.value
+    figure = alone.figure(level=0.95)
+    assert figure.model_dump(exclude_unset=True) == {
+        "value": drawn.value,
+        "low": None,
+        "high": None,
+    }
+    assert figure.interval is None
 
 
 def test_the_acceleration_is_the_skewness_of_what_each_unit_brings():

@@ -155,7 +155,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        array of shape (n_scans, n_features_out_)
+        array of shape (n_scans, n_features)
             Features, float32.
 
         Raises

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def option(help: str, *names: str, metavar: str | None = None) -> Any:
     """Describe an option to Typer: its help, its flags if not ``--name``, and a placeholder."""
-    return typer.Option(*names, help=help, metavar=metavar)
+    return typer.Option(..., *names, help=help, metavar=metavar)
 
 
 def argument(metavar: str, help: str) -> Any:

@@ -7,6 +7,7 @@ import pytest
 from neurocontrast.cli import run
 from neurocontrast.cli.command import EvaluationOptions
 from neurocontrast.cli.data_commands import index, prepare
+from neurocontrast.cli.evaluation_commands import report
 from neurocontrast.cli.flags import Flags
 from neurocontrast.exceptions import ConfigError
 
@@ -16,6 +17,18 @@ def flags_of(*functions, command=""):
     for function in functions:
         parameters |= inspect.signature(function, eval_str=True).parameters
     return Flags.of(command, parameters)
+
+
+def test_flags_are_those_that_typer_shows():
+    flags = flags_of(index, report, EvaluationOptions).by_parameter
+    assert flags["n_folds"] == "--n-folds"
+    assert flags["skip"] == "--skip"
+    assert flags["phenotypes"] == "--phenotype"
+    assert flags["viewer"] == "--map"
+    assert flags["show_ids"] == "--show-ids"
+    assert flags["overrides"] == "--set"
+    assert flags["quiet"] == "--quiet"
+    assert flags["root"] == ""
 
 
 @pytest.mark.parametrize(

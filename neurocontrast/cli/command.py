@@ -140,7 +140,10 @@ class EvaluationOptions(ConfigOptions):
     overwrite: Overwrite = False
 
     def resolve_evaluation(self, **others: Any) -> Config:
-        """Return the configuration, its section ``evaluation`` set by these and other options."""
+        """Return the configuration, its section ``evaluation`` set by the evaluation's options.
+
+        `others` are further keys of the section, which only one command has.
+        """
         inherited = {*ConfigOptions.__dataclass_fields__, "overwrite"}
         keys = {}
         for name in EvaluationOptions.__dataclass_fields__:

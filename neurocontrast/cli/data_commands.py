@@ -384,7 +384,7 @@ def check(
 
 
 def _named_measures(tables: Sequence[Path]) -> tuple[str, ...]:
-    """Return the words of ``--set data.measures``, for tables that `pretrain` finds not alone."""
+    """Return the words of ``--set data.measures`` for tables where `pretrain` looks for none."""
     if not tables:
         return ()
     return ("--set", f"data.measures=[{', '.join(map(str, tables))}]")
@@ -410,7 +410,7 @@ def list_recipes(common: CommonOptions) -> Result:
 
 def show_recipe(common: CommonOptions, name: Name) -> Result:
     """Print a recipe with every key, of the recipe that is extended too."""
-    from neurocontrast.config.load import write_out
+    from neurocontrast.config.bases import write_out
 
     recipe = write_out(_recipe(name))
     return Result({"recipe": recipe}, notes=[recipe.rstrip()])
@@ -422,7 +422,7 @@ def copy_recipe(
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
     """Copy a recipe with every key to a file to be changed, beside the schema for editors."""
-    from neurocontrast.config.load import write_out
+    from neurocontrast.config.bases import write_out
 
     source = _recipe(name)
     target = file or Path(source.name)

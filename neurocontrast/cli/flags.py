@@ -108,7 +108,7 @@ class Flags:
 
 
 def _flag_of(parameter: inspect.Parameter) -> str:
-    """Return the flag of an option as Typer names it, without a second name; "" of an argument."""
+    """Return an option's flag in Typer's spelling, the first of several; "" for an argument."""
     for annotation in getattr(parameter.annotation, "__metadata__", ()):
         if not isinstance(annotation, OptionInfo):
             continue

@@ -1,10 +1,10 @@
-"""Index of a folder of scans as one table: scans are found, chosen and joined with people."""
+"""Find the scans of a folder, choose among them, and join them with tables of people."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 import pandas as pd
 
@@ -83,32 +83,33 @@ def index_scans(
         _refuse_problems(problems)
     kept = _without_problems(chosen, problems)
     _add_left_out(chosen, kept, problems, index)
-    index.notes += people.notes(table.columns[(table != "").any()])
-    index.notes += notes_on_sexes(table["sex"])
-    index.tables += _tables_of(people, scans)
+    _add_sources(index, table, people, scans)
     table = table[kept].reset_index(drop=True)
-    if table.empty:
-        _refuse_empty(root, index)
+    _check_not_empty(table, root, index)
     return replace(index, table=table)
 
 
 def _refuse_problems(problems: Problems) -> None:
-    """Refuse scans with problems, with the flag that leaves them out."""
+    """Refuse an index with problems, and name the flag that leaves the scans with problems out."""
     if problems.found:
         problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
 
 
-def _tables_of(people: PeopleTables, scans: Sequence[FoundScan]) -> list[str]:
-    """Return the tables of people of all data sets, by their names."""
-    names = []
+def _add_sources(
+    index: Index, table: pd.DataFrame, people: PeopleTables, scans: Sequence[FoundScan]
+) -> None:
+    """Add the tables of people to an index, with notes on how their columns were read."""
+    index.notes += people.notes(table.columns[(table != "").any()])
+    index.notes += notes_on_sexes(table["sex"])
     for dataset in sorted({scan.dataset for scan in scans}):
-        names += [table.source for table in people.general(dataset)]
-    return names
+        index.tables += [sheet.source for sheet in people.general(dataset)]
 
 
-def _refuse_empty(root: Path, index: Index) -> NoReturn:
-    """Refuse a folder of which no scan is left, with an example."""
+def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
+    """Refuse a folder of which no scan is left, with an example of a scan that was left out."""
+    if not table.empty:
+        return
     example, reason = index.left_out[0]
     raise DataError(
         f"{root}: no scan is left; {len(index.left_out)} were left out, such as {example}: "
@@ -117,7 +118,7 @@ def _refuse_empty(root: Path, index: Index) -> NoReturn:
 
 
 def _check_site_from(site_from: str) -> None:
-    """Refuse an unknown origin of sites."""
+    """Refuse a word that is no origin of sites."""
     if site_from not in get_args(SiteFrom):
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
@@ -137,7 +138,7 @@ def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None
 
 
 def _table_of(rows: Sequence[dict[str, str]], keep: Sequence[str]) -> pd.DataFrame:
-    """Return rows as a table; runs of one session become sessions, as a cohort needs."""
+    """Return rows as a table; runs of one session become sessions, since a cohort has no runs."""
     columns = list(dict.fromkeys([*COLUMNS, *keep]))
     # As objects: a path that no text can hold is a problem, which names the path.
     table = pd.DataFrame(rows, columns=columns, dtype=object).fillna("")
@@ -160,7 +161,7 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
 def _add_left_out(
     scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
 ) -> None:
-    """List each scan or person that problems leave out once, with all reasons, and count them."""
+    """List each scan or person that problems leave out, once with all reasons, and add counts."""
     people = {True: set[str](), False: set[str]()}
     sessions = {True: set[str](), False: set[str]()}
     for scan, is_kept in zip(scans, kept, strict=True):

@@ -74,27 +74,12 @@ def read_tree(root: Path) -> Tree:
     while waiting:
         folder, above = waiting.pop()
         status = (root / folder).stat()
-        this = (status.st_dev, status.st_ino)
-        if this in above:
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
             circles.append(folder)
             continue
-        names = []
-        with os.scandir(root / folder) as entries:
-            for entry in entries:
-                path = joined_path(folder, entry.name)
-                if entry.name.startswith("."):
-                    continue
-                is_link = entry.is_symlink() and os.path.isdir(entry.path)  # noqa: PTH112
-                if is_link or entry.is_dir(follow_symlinks=False):
-                    waiting.append((path, (*above, this)))
-                    continue
-                problem = _problem_of_entry(entry)
-                if problem:
-                    tree.skipped.append((path, problem))
-                else:
-                    names.append(entry.name)
-        if names:
-            tree.folders[folder] = sorted(names)
+        for path in _add_files(tree, folder):
+            waiting.append((path, (*above, identity)))
     if circles:
         shown = one_of(sorted(circles)[:5])
         raise DataError(
@@ -103,8 +88,31 @@ def read_tree(root: Path) -> Tree:
     return tree
 
 
+def _add_files(tree: Tree, folder: str) -> list[str]:
+    """Add the files of one folder to a tree, and return the folders in the folder."""
+    folders = []
+    names = []
+    with os.scandir(tree.root / folder) as entries:
+        for entry in entries:
+            path = joined_path(folder, entry.name)
+            if entry.name.startswith("."):
+                continue
+            is_link = entry.is_symlink() and os.path.isdir(entry.path)  # noqa: PTH112
+            if is_link or entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+                continue
+            problem = _problem_of_entry(entry)
+            if problem:
+                tree.skipped.append((path, problem))
+            else:
+                names.append(entry.name)
+    if names:
+        tree.folders[folder] = sorted(names)
+    return folders
+
+
 def _problem_of_entry(entry: os.DirEntry[str]) -> str:
-    """Return why an entry of a folder is no file, or "".
+    """Return why an entry of a folder is no file, such as a pipe or a device, or "".
 
     A broken link counts as a file: git-annex leaves one for content that is on another disk.
     """
@@ -145,7 +153,7 @@ def problem_of_path(path: str) -> str:
 
 
 def problem_of_names(path: str) -> str:
-    """Return why a BIDS file and its folders are not of one person and session, or ""."""
+    """Return why a BIDS file's name and its folders name two people or sessions, or ""."""
     *folders, name = path.split("/")
     if not name.startswith("sub-"):
         return ""

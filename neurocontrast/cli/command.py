@@ -157,11 +157,11 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
 
     The options of the class of the function's parameter `common` are added.
     """
-    own = dict(inspect.signature(function, eval_str=True).parameters)
-    options: type[CommonOptions] = own.pop("common").annotation
+    parameters = dict(inspect.signature(function, eval_str=True).parameters)
+    options: type[CommonOptions] = parameters.pop("common").annotation
     shared = dict(inspect.signature(options, eval_str=True).parameters)
     del shared["arguments"]
-    flags = Flags.of(function.__name__, own | shared)
+    flags = Flags.of(function.__name__, parameters | shared)
 
     def run(**arguments: Any) -> None:
         for name, value in arguments.items():
@@ -182,7 +182,7 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
     run.__doc__ = _help_of(function)
     last = ConfigOptions.__dataclass_fields__
     of_class = sorted(shared.values(), key=lambda parameter: parameter.name in last)
-    signature = inspect.Signature([*own.values(), *of_class])
+    signature = inspect.Signature([*parameters.values(), *of_class])
     run.__signature__ = signature  # type: ignore[attr-defined]
     return run
 

@@ -89,9 +89,8 @@ def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
 
 def write_out(recipe: Path) -> str:
     """Return the text of a recipe with every key and comment, the keys of its base included."""
-    text = recipe.read_text(encoding="utf-8")
-    content = read_yaml(recipe)
-    if EXTENDS not in content:
-        return text
+    lines = recipe.read_text(encoding="utf-8")
+    if EXTENDS not in read_yaml(recipe):
+        return lines
     (base, *_) = bases_of(recipe)
-    return extend_text(write_out(base), text)
+    return extend_text(write_out(base), lines)

@@ -3,7 +3,7 @@
 import copy
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -185,7 +185,7 @@ def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> 
     return lines
 
 
-def _by_dotted_key(config: Config) -> Json:
+def _by_dotted_key(config: Config) -> Mapping[Hashable, object]:
     """Return the values of a configuration by dotted key, such as ``training.epochs``."""
     return pd.json_normalize(_content_of(config)).iloc[0].to_dict()
 
@@ -260,9 +260,9 @@ def _validate(content: Json, *, source: str, check_objective: bool = True) -> Co
     # `training:` with nothing below it is an empty section; an objective is never meant to be
     # empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
-    context = OBJECTIVE_AS_GIVEN
-    if check_objective:
-        context = None
+    context = None
+    if not check_objective:
+        context = OBJECTIVE_AS_GIVEN
     try:
         filled = json.dumps(with_defaults_of_kind(plain))
         config = Config.model_validate_json(filled, strict=True, context=context)

@@ -20,6 +20,7 @@ from neurocontrast.data.settings import (
     MeasureTableSettings,
 )
 from neurocontrast.data.simulation import SimulationSettings
+from neurocontrast.documents.document import Json
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -120,7 +121,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
 """Defaults of the kinds of data other than volumes, which replace those of the schema."""
 
 
-def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults_of_kind(content: Mapping[str, object]) -> Json:
     """Return sections of a configuration with the defaults of its ``data.kind``.
 
     The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for
@@ -128,10 +129,12 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
     """
     filled = _with_lists_of_measures(content)
     kind = kind_of_section(content.get("data"))
-    if kind == "measures" and isinstance(filled.get("data"), Mapping):
-        filled["data"] = {**filled["data"], "kind": kind}
-    if isinstance(filled.get("encoder_2"), Mapping):
-        filled["encoder_2"] = {"name": "mlp", **filled["encoder_2"]}
+    data = filled.get("data")
+    if kind == "measures" and isinstance(data, Mapping):
+        filled["data"] = {**data, "kind": kind}
+    encoder_2 = filled.get("encoder_2")
+    if isinstance(encoder_2, Mapping):
+        filled["encoder_2"] = {"name": "mlp", **encoder_2}
     augment = filled.get("augment")
     if isinstance(augment, Mapping):
         filled["augment"] = _without_kind(augment, kind)
@@ -144,7 +147,7 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
     return filled
 
 
-def _with_lists_of_measures(content: Mapping[str, Any]) -> dict[str, Any]:
+def _with_lists_of_measures(content: Mapping[str, object]) -> Json:
     """Return sections of a configuration, in which one table of measures is a list of one."""
     listed = dict(content)
     for name in ("data", "data_2"):
@@ -154,7 +157,7 @@ def _with_lists_of_measures(content: Mapping[str, Any]) -> dict[str, Any]:
     return listed
 
 
-def _without_kind(augment: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _without_kind(augment: Mapping[str, object], kind: str) -> Json:
     """Return the section ``augment`` without its kind; refuse a kind other than the data's."""
     stated = augment.get("kind", kind)
     if stated != kind:

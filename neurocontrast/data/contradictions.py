@@ -44,7 +44,7 @@ class _Pair:
         return self.values[first != second]
 
     def is_refused(self, n_differing: int) -> bool:
-        """Tell whether so many rows differ that one of the columns must be misread."""
+        """Tell whether more than half of the rows differ, so that a column must be misread."""
         is_one_meaning = self.kind == "sex" and not self.is_coded[1]
         if self.kind == "age":
             is_one_meaning = {base_name(self.taken), base_name(self.second)} <= _YEARS

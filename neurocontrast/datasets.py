@@ -1,4 +1,4 @@
-"""Load sample cohorts of real brains, and of real measures, from the package's repository."""
+"""Load sample cohorts of real brains, and regional measures of real people, from the repository."""
 
 import os
 from dataclasses import dataclass

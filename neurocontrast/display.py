@@ -185,10 +185,9 @@ class _Bars(_Messages):
 
 
 class _Lines(_Messages):
-    """Write progress to a log.
+    """Write progress as lines, for a log.
 
-    A line tells the first task's begin, another the end of each task, and between them comes at
-    most one in 10 s.
+    Lines tell the begin of the first task, progress at most every 10 s, and the end of each task.
     """
 
     _has_begun = False

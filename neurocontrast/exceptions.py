@@ -85,7 +85,7 @@ class TrainingInterrupted(TrainingError):
 
 
 class TrainingSuspended(TrainingInterrupted):
-    """Training was asked by the signal SIGUSR1 to make room; a scheduler is to start anew."""
+    """Training was asked by the signal SIGUSR1 to make room, and is to be started again later."""
 
     exit_code = 75
     """Exit code 75, by which a scheduler knows to start the job again."""

@@ -168,7 +168,7 @@ def _nearest_existing(target: Path) -> Path:
 def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: str = "out") -> None:
     """Refuse an output file that has another ending, already exists, or cannot be written.
 
-    Temporary files that killed writers of the file, with any ending, left are removed first.
+    Temporary files that killed processes left while writing the file are removed first.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: st
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
     """Refuse an output folder that is a file or a link, or that holds files of another kind.
 
-    Temporary folders that killed writers of the folder left are removed first.
+    Temporary folders that killed processes left while writing the folder are removed first.
 
     Parameters
     ----------

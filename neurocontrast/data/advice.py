@@ -53,7 +53,7 @@ class TableContent:
 
     @property
     def has_imitations(self) -> bool:
-        """Whether there are three tissue maps and three scans a person, as of imitated scanners."""
+        """Whether the table has tissue maps of three scans a person, as `--imitations 3` makes."""
         return self.columns.issuperset(_MAPS) and self.n_scans >= 3 * self.n_people
 
 

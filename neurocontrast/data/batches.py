@@ -15,8 +15,8 @@ _BATCHES_AHEAD = 2
 """Number of batches that are read ahead of the computation."""
 
 Batches: TypeAlias = Generator[tuple[torch.Tensor, torch.Tensor], None, None]
-"""Generator of batches: row numbers (n,) and images (n, channels, x, y, z). To close the generator
-ends the reading.
+"""Generator of batches: row numbers (n,) and images (n, C, D, H, W). Closing the generator ends
+the reading.
 """
 Sample: TypeAlias = dict[str, Any]
 """Sample of a dataset: the image under key ``image``, and the scan's metadata by column."""

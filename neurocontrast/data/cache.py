@@ -312,7 +312,7 @@ class VolumeCache:
         return Entry(parts, before, content)
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        """Return a volume in the cache's precision; refuse voxels beyond the range of float16."""
+        """Return a volume in the cache's precision; refuse voxels beyond the precision's range."""
         if volume.shape != self.shape:
             raise DataError(
                 f"{name}: the transforms made an image {volume.shape}, and {self.shape} is kept."

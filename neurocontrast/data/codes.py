@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"[0-9]+|[^\W\d_]+")
 
 
 def codes_first(meanings: dict[str, str]) -> dict[str, str]:
-    """Return code → meaning; turn meaning → number, as in ``{"female": 1}``, the other way."""
+    """Return code → meaning; a mapping the other way, as ``{"female": 1}``, is turned around."""
     turned = {}
     for meaning, code in meanings.items():
         if number_of(code) is not None and number_of(meaning) is None:

@@ -44,7 +44,7 @@ class _Pair:
         return self.values[first != second]
 
     def is_refused(self, n_differing: int) -> bool:
-        """Tell whether more than half of the rows differ, so that a column must be misread."""
+        """Tell whether two columns must be the same, and yet differ in over half of the rows."""
         is_one_meaning = self.kind == "sex" and not self.is_coded[1]
         if self.kind == "age":
             is_one_meaning = {base_name(self.taken), base_name(self.second)} <= _YEARS

@@ -30,7 +30,7 @@ class Entry:
     content: str | None
     """Digests of the voxels of the scan's source files, separated by spaces.
 
-    It is "" if a file cannot be read, and None in a cache file of an earlier version.
+    Empty if a file cannot be read, and None in a cache file of an earlier version.
     """
 
 

@@ -1,4 +1,4 @@
-"""Check identifiers of participants: visits of one person, and identifiers of nobody."""
+"""Check identifiers of participants: visits of one person, and cells that name no participant."""
 
 import re
 from collections import defaultdict

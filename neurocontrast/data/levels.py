@@ -41,7 +41,7 @@ class UnseenLevels:
         return bool(self.rows)
 
     def text(self) -> str:
-        """Return a message: new levels with their rows, training levels, and a similar one."""
+        """Return a message: new levels with rows, training levels, and any similar spelling."""
         levels = list(self.rows)
         sentences = (
             f"column '{self.column}' has levels that were never seen in training: {self.listed()}. "

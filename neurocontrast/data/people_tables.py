@@ -23,7 +23,7 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Row of a table that applies to a scan, and whether to this very session or to the person."""
+    """Row of a table that applies to a scan; `is_specific` if to this session, not the person."""
 
     source: str
     is_specific: bool

@@ -38,7 +38,7 @@ from neurocontrast.provenance import subject_label
 
 @dataclass
 class Phenotype:
-    """Decoded rows of a table: subject → session → column → cell; session "" holds for all.
+    """Decoded rows of a table: subject → session → column → cell; "" holds for all sessions.
 
     `notes` say how codes were read; `not_taken` are columns that look like age, sex or site.
     """

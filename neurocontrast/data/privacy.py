@@ -48,7 +48,9 @@ _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
 _HAS_EXTRA = 4
 _HAS_NAME = 8
 _HAS_COMMENT = 16
-"""Flags in a gzip header for an extra field, a file name and a comment."""
+"""Flag in a gzip header for a comment; `_HAS_EXTRA` and `_HAS_NAME` flag an extra field and a
+name.
+"""
 
 
 def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""``comparison.json``: evaluations of the same samples in the same folds, and the test of them."""
+"""``comparison.json``: evaluations of the same samples in the same folds, compared by tests."""
 
 from __future__ import annotations
 

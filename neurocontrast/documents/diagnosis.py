@@ -87,9 +87,7 @@ class Diagnosis(Document):
 
     machine: Machine
     run: PlannedRun | None = None
-    """The configured run; None without a configuration, or if this machine cannot run the
-    configuration.
-    """
+    """The configured run; None if this machine cannot run the configuration."""
     problems: list[str] = Field(default_factory=list)
     """Reasons why `pretrain` would refuse the configuration on this machine."""
 

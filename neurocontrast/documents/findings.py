@@ -15,7 +15,7 @@ from neurocontrast.documents.section import Part, ResultSection
 
 
 class OpenBHB(ResultSection):
-    """OpenBHB challenge score of the features, with the age error and site accuracy behind."""
+    """OpenBHB challenge score of the features, made of an age error and a site accuracy."""
 
     score: StrictFloat | None = None
     interval: Interval = None

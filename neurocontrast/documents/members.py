@@ -13,7 +13,7 @@ class JoinedMember(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     run: StrictStr
-    """Name of the joined run that the encoder comes from; a run of several encoders repeats."""
+    """Name of the joined run that the encoder comes from, the same for all encoders of that run."""
     kind: StrictInt
     """Number of the recipe: encoders with the same number differ only in seed and training
     people.

@@ -201,8 +201,8 @@ def _as_notice(warning: object) -> object:
 class Result(ResultSection):
     """Content of ``evaluation.json``; keys without a field here hold findings (`Part`).
 
-    `models` is no key of the file: the figures of each model beside the embedding have keys of
-    their own there (`neurocontrast.documents.figures`).
+    `models` is no key of the file: in the file, the results of each model but the embedding and the
+    covariates have keys of their own (`neurocontrast.documents.figures`).
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")

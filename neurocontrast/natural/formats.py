@@ -122,7 +122,7 @@ def _without_shared_folders(paths: list[list[str]]) -> list[list[str]]:
 def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[str] | None:
     """Return the split in whose folder each path lies; None if no path lies in such a folder.
 
-    Pictures in folders of splits beside others are refused.
+    A source with pictures both inside and outside of such folders is refused.
     """
     splits = []
     outside = []

@@ -194,8 +194,8 @@ def draw_jitter(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw which images change colours (n,), and the four steps of each change.
 
-    The second array (n, 4) has the factor of each step, and the turn of the hue; the third their
-    order.
+    The second array (n, 4) has the factors of brightness, contrast and saturation, and the turn of
+    the hue; the third array (n, 4) has the order of the steps.
     """
     u = _drawn("colour_jitter", seeds, 6)
     strengths = np.array([settings.brightness, settings.contrast, settings.saturation])

@@ -183,7 +183,7 @@ def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[Fo
 
 
 def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
-    """Return scans of all folders, named after their folder, or of one, as `dataset` says."""
+    """Return the scans of all data sets (folders), or of one, as the user's rule `dataset` says."""
     chosen = scans_of_homes(scans, dataset)
     reason = f"not in the folder of --choose dataset={dataset}"
     paths = dict.fromkeys(map(attrgetter("path"), scans), reason)

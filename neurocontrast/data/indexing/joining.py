@@ -187,7 +187,7 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add a problem for a scan without a row, or whose session differs from a row's in zeros."""
+    """Add a problem for scans without a row, or with a session that differs only in zeros."""
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:
             there_is = "there are measures"

@@ -74,7 +74,7 @@ def templates_below(tree: Tree) -> set[str]:
 
 
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
-    """Choose one longitudinal stream: the asked one, or single scans, or longitudinal copies."""
+    """Choose a longitudinal stream: the named one, else scans as taken, else registered copies."""
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
     rows: dict[str, list[int]] = defaultdict(list)

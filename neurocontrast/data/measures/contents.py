@@ -31,8 +31,8 @@ _N_CHARACTERS = 16
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """Return digests of each row of measures, separated by spaces; "" for too few measures.
 
-    Digests of a row are separated by spaces. Every digest is of some of the columns: a person is
-    recognised by any of them where single values were rounded to fewer digits, or are missing.
+    Every digest is of some of the columns: any one digest recognises a person, even if single
+    values of other columns were rounded to fewer digits, or are missing.
     Digests of three digits are of neighbours in the alphabet, mostly of one kind: thicknesses
     recognise a person whose volumes are missing or whole numbers.
 

@@ -125,7 +125,7 @@ class MeasuresContract(MeasureSettings):
         columns: Sequence[str],
         settings: MeasureSettings,
     ) -> Self:
-        """Return a contract of some of the columns, with numbers that change nothing."""
+        """Return a standardisation of some columns that changes nothing, before the fit."""
         zeros = (0.0,) * len(columns)
         ones = (1.0,) * len(columns)
         return cls(
@@ -194,7 +194,7 @@ class MeasuresContract(MeasureSettings):
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
     def deviations(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Return deviations from the medians of training in standard deviations; NaN if missing.
+        """Return deviations from the training median, in standard deviations; NaN if missing.
 
         Measures are taken after logarithm and head size; deviations are not cut off at `clip`.
         """
@@ -204,7 +204,7 @@ class MeasuresContract(MeasureSettings):
         return pd.DataFrame(deviations, index=values.index, columns=list(self.columns))
 
     def lacking(self, values: pd.DataFrame) -> dict[int, str]:
-        """Return the reasons by row of people who lack more than `max_missing` of the measures."""
+        """Return row → reason, for people who lack more measures than `max_missing` allows."""
         return self._reasons(self._raw(values))
 
     def check_columns(
@@ -238,7 +238,7 @@ class MeasuresContract(MeasureSettings):
             self._refuse(lacking, "empty for everybody", source)
 
     def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
-        """Refuse a table that lacks columns, with advice where few are lacking."""
+        """Raise the error for a table that lacks columns, with advice if few are lacking."""
         more = ""
         if len(columns) > _N_NAMED:
             more = f" and {len(columns) - _N_NAMED} more"
@@ -263,11 +263,11 @@ class MeasuresContract(MeasureSettings):
         return dict(zip(self.columns, medians.tolist(), strict=True))
 
     def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        """Return the measures of the contract as an array of shape (people, measures)."""
+        """Return the measures that the encoder reads, as an array (people, measures)."""
         return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:
-        """Return the reasons by row of people who lack too many measures."""
+        """Return row → reason, for people who lack too many measures."""
         missing = np.isnan(raw)
         reasons = {}
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():

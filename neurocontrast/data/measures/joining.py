@@ -270,8 +270,8 @@ def _subjects_of(
 ) -> list[str]:
     """Return each scan's subject, from the table of people or else from the measures.
 
-    Two visits of one person, by the measures, would be two subjects by the names of participants.
-    Another subject in both tables is refused, and so is a scan without one.
+    Participants who are visits of one person have one subject in the measures. A scan with
+    different subjects in the two tables is refused, and so is a scan without a subject.
     """
     subjects = people.table["subject_id"].astype(str).tolist()
     if not table.subjects:

@@ -55,7 +55,7 @@ class RandomField:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Templates and maps of effects on one voxel grid, mostly as flat arrays over `brain`."""
+    """Templates and maps of effects on a voxel grid, mostly flat arrays over voxels of `brain`."""
 
     spacing_mm: float
     shape: tuple[int, ...]
@@ -65,7 +65,9 @@ class Anatomy:
     positions: Array
     """Positions of the voxels of `brain` in mm in MNI space, of shape (3, n)."""
     image: Array
-    """T1-weighted template minus the mean signal of its tissues; white matter is about 1."""
+    """T1-weighted template minus the mean signal of its tissues, relative to the signal of
+    white matter.
+    """
     head: Array
     """Fraction of each voxel that is inside the template's brain."""
     fluid_above: Array

@@ -36,9 +36,9 @@ class SimulationSettings(Settings):
     n_subjects: int = Field(300, ge=1, le=1_000_000)
     """Number of people. Person number i is the same whatever `n_subjects` is."""
     n_sites: int = Field(8, ge=1, le=10_000)
-    """Number of scanners, of uneven sizes."""
+    """Number of scanners (sites), with uneven numbers of people."""
     spacing_mm: float = Field(4.0, ge=1.0, le=12.0, allow_inf_nan=False)
-    """Side of a voxel; 4 mm gives 46×55×46 voxels, 1.5 mm gives 121×145×121."""
+    """Side of a voxel in mm; 4 mm gives 46×55×46 voxels, 1.5 mm gives 121×145×121."""
     seed: int = Field(0, ge=0)
     """Seed of the people. Participant identifiers contain the seed, so two cohorts of different
     seeds share nobody."""
@@ -53,7 +53,9 @@ class SimulationSettings(Settings):
     """Difference between sites in the odds of being a patient: none at 0, about e times at 1; at 3
     most sites nearly have a single class."""
     focal_atrophy: Fraction = 0.4
-    """Mean strength of the grey matter's loss in the medial temporal region of patients."""
+    """Mean strength of the loss of grey matter in the medial temporal region of patients, 0 to
+    1.
+    """
     patient_ageing_years: float = Field(6.0, ge=0.0, le=40.0)
     """Years by which the brains of patients look older than their age, on average."""
 

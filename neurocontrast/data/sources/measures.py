@@ -43,7 +43,7 @@ _LEFT_OUT = "X: left out "
 class RegionalMeasures(Source):
     """Source of regional measures, standardised by the training people.
 
-    Views replace values by values of the people of training.
+    Augmented views replace values by values of training people.
     """
 
     data: MeasureDataSettings

@@ -156,7 +156,7 @@ class Source:
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
         """Return digests of each sample's content, separated by spaces; "" if not available.
 
-        They are the same under another name, in another file, and in another order of columns.
+        Digests are the same under another name, in another file, and in another order of columns.
         """
         del progress
         return [""] * len(cohort)
@@ -208,7 +208,7 @@ class Source:
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return name and path of the files that a run depends on, by kind of content.
 
-        Scans are not among them: the cache notices when they change.
+        Scans are left out: the cache notices changed scans.
         """
         folder = cohort.source.parent
         vectors = []
@@ -267,7 +267,7 @@ def _record_of(augment: Transform) -> Any:
 
 
 def _is_augment_of(stored: Any, current: Any) -> bool:
-    """Tell whether views are a run's own; warn where the run records too little to compare."""
+    """Tell whether transforms of views are a run's own; warn if the run's record cannot tell."""
     same = is_same(stored, current)
     if same is None or (same and current and set(map(type, current)) == {str}):
         warn_caller(
@@ -278,7 +278,7 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:
-    """Return a cohort if its rows are samples of the kind that is wanted: scans, or another."""
+    """Return a cohort whose rows are all samples of the wanted kind; refuse any other cohort."""
     samples = "scans of brains"
     wanted_address = ADDRESSES.find(wanted)
     if wanted_address is not None:

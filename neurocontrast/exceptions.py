@@ -63,7 +63,7 @@ class DataError(NeurocontrastError):
 
 
 class LeakageError(NeurocontrastError):
-    """A person would be in both the training and the test part of a split."""
+    """A person would be tested from whom pretraining or training has learned."""
 
 
 class CheckpointError(NeurocontrastError):

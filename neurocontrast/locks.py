@@ -27,7 +27,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterator[None]:
     """Keep all other processes from writing to a folder, by a lock.
 
-    The folder is made where there is none, and removed if nothing was written.
+    The folder is made if absent, and removed again if nothing was written.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ Entry = TypeVar("Entry")
 class Registry(Generic[Entry]):
     """Entries by name, in order of registration, each made at its first use.
 
-    A lower layer holds a registry, and a room above enters it by a function that imports and
-    returns the room's entry. The lower layer thus asks the room without importing from it.
+    A lower layer of the package holds a registry, and a package above registers a function that
+    imports and returns an entry. The lower layer thus uses the package above without importing it.
 
     Examples
     --------

@@ -50,7 +50,7 @@ class CacheFullError(DataError):
 def default_cache_folder() -> Path:
     """Return the folder of preprocessed volumes for the setting ``data.cache_dir: null``.
 
-    It is ``$XDG_CACHE_HOME/neurocontrast``, or ``~/.cache/neurocontrast``.
+    The folder is ``$XDG_CACHE_HOME/neurocontrast``, or ``~/.cache/neurocontrast``.
     """
     root = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not root.is_absolute():

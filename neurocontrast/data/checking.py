@@ -224,7 +224,7 @@ def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: 
 def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
     """Return row → problem, for images whose BIDS name is that of another row's person.
 
-    A column that was sorted without the other columns leaves such a table.
+    Such a table results if one column was sorted without the other columns.
     """
     labels = list(map(subject_label, cells["participant_id"]))
     people = set(labels)

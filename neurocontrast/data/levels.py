@@ -31,7 +31,7 @@ class UnclearSexError(DataError, ValueError):
 
 @dataclass(frozen=True)
 class UnseenLevels:
-    """Levels of one column that were not in the training table, with names of their rows."""
+    """Levels (distinct values) of a column that were not in the training table, with their rows."""
 
     column: str
     rows: dict[str, list[str]]

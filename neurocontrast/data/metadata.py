@@ -195,8 +195,8 @@ def check_vectors(
 ) -> None:
     """Refuse vectors with values that a kernel of the objective cannot compare.
 
-    Missing values are refused where the kernel refuses them, and columns that are constant over
-    `training_rows` where the kernel standardises.
+    Missing values are refused if the kernel refuses missing values, and columns that are constant
+    over `training_rows` if the kernel standardises.
     """
     problems = Problems(cohort.source.name)
     for kernel in objective.modules():

@@ -37,13 +37,13 @@ USUAL_NAMES = {
     "tiv": ("tiv", "etiv"),
     "qc_rating": ("qc_rating",),
 }
-"""Meaning → usual names of columns; the first name with any filled cell is used."""
+"""Meaning of a column (age, sex, …) → usual names; the first name with any filled cell is used."""
 _TOKENS = {
     "age": frozenset("age ages alter edad leeftijd".split()),
     "sex": frozenset("sex gender geschlecht sexe sexo sesso mf female male".split()),
     "site": frozenset("site sites center centre centro scanner standort zentrum hospital".split()),
 }
-"""Meaning → words in a column's name that suggest the meaning."""
+"""Meaning of a column (age, sex, site) → words in the column's name that suggest the meaning."""
 _MANY_MISSING = 0.25
 """Share of missing sexes from which a column with only one sex gets a warning."""
 _MOST_SPELLINGS = 12

@@ -136,7 +136,7 @@ def _session_of(cell: str) -> str:
 
 
 class _DecodedColumns(NamedTuple):
-    """Decoded columns: meaning → written cell → value or refusal, with notes on codes."""
+    """Decoded columns: meaning (as age) → written cell → value or refusal; and notes on codes."""
 
     values: dict[str, dict[str, str | Refusal]]
     notes: tuple[str, ...]

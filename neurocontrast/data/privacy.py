@@ -137,7 +137,7 @@ def _identifying_fields(path: Path) -> Iterator[str]:
 def identifying_fields_of_image(path: Path) -> Iterator[str]:
     """Yield descriptions of an image file's fields that tell of the image's origin.
 
-    They are texts and extensions in the header, and the file name and time in gzip's header.
+    Such fields are texts and extensions in the header, and file name and time in gzip's header.
     """
     check_place(path)
     if path.suffix == ".gz":

@@ -87,8 +87,8 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
     """Precision of the preprocessed volumes; float16 halves the disk and changes z-scored voxels by
     less than 0.1 %."""
     cache_shared: bool = False
-    """Whether to use volumes in `cache_dir` that other users have written. Only where you trust all
-    who may write there.
+    """Whether to use volumes in `cache_dir` that other users have written. Set to true only if
+    you trust all who may write to the folder.
     """
     n_workers: Annotated[int, Field(ge=1)] = 2
     """Number of processes that preprocess scans, and of threads that read batches."""

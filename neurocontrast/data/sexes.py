@@ -87,9 +87,10 @@ def as_sex(cell: str) -> str | Refusal:
 def read_sexes(cells: Sequence[str]) -> SexColumn:
     """Read a column of sexes; the meaning of a letter depends on all values of the column.
 
-    Words of one meaning are read beside any other values. A letter is read where the other values
-    leave no doubt: ``w`` is F, ``h`` beside ``f`` is M, and ``m`` beside ``h`` is refused, since it
-    can be mujer. The codes 1 and 2 are read unless the column has further numbers.
+    Words of one meaning are read whatever the other values. A letter is read if the other values
+    leave no doubt: ``w`` is F, ``h`` in a column with ``f`` is M, and ``m`` in a column with ``h``
+    is refused, since ``m`` can be mujer. The codes 1 and 2 are read unless the column has further
+    numbers.
 
     Examples
     --------

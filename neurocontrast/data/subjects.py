@@ -19,8 +19,8 @@ def subjects_of_participants(
 ) -> dict[str, str]:
     """Return participant → subject; empty if no table has a column ``subject_id``.
 
-    A participant with two subjects is a problem, and so is a participant without a subject where
-    other participants have one. A note says where several participants are one subject.
+    A participant with two subjects is a problem, and so is a participant without a subject if
+    other participants have one. A note says that several participants are one subject.
     """
     stated: dict[str, dict[str, None]] = defaultdict(dict)
     for scan, of_scan in zip(scans, facts, strict=True):

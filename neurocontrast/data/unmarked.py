@@ -25,9 +25,9 @@ REMEDY = "Write n/a where a value is not known: codes and words for it are not g
 def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]:
     """Return cells of a column that seem to be codes or words for missing values.
 
-    Among numbers, -9, 99 and 999 are such cells where all other numbers are not below 0, or far
-    below the code; among ages, 99 and 0 where two people have the code and nobody an age near the
-    code; among words, a question mark, a dash, an error of a spreadsheet, -9 or 999.
+    Among numbers, -9 is such a cell if no other number is below 0, and 99 or 999 if all other
+    numbers are far below; among ages, 99 and 0 if two people have the code and nobody an age near
+    the code; among words, a question mark, a dash, an error of a spreadsheet, -9 or 999.
 
     Examples
     --------

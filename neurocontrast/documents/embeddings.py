@@ -222,8 +222,8 @@ def _lacking(columns: Iterable[str], features: Sequence[str]) -> list[str]:
 def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
     """Return the people of pretraining as JSON text for `DataFrame.attrs`; "" if unknown.
 
-    The members of a run of several encoders are kept too: the columns must not be taken for the
-    features of one encoder.
+    For a run of several encoders, the list of encoders is kept too: the columns must not be taken
+    for the features of one encoder.
     """
     people: dict[str, object] = {_N_FEATURES: n_features}
     run = info.run.content()

@@ -90,8 +90,8 @@ class ImageBlurSettings(Settings):
 class ImageAugmentSettings(Replaceable):
     """Choose the operations that turn a natural image into a view, in the order of the fields.
 
-    An operation that is null is off. The defaults are those of SupCon on CIFAR (Khosla et al.,
-    2020), which SINCERE and others after it keep.
+    An operation that is null is off. The defaults are the settings of SupCon on CIFAR (Khosla et
+    al., 2020), which SINCERE and other later papers keep.
 
     Examples
     --------

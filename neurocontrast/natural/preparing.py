@@ -235,8 +235,8 @@ class Plan:
 def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> Plan:
     """Choose the images and splits of a data set, and fill the table.
 
-    Rows are in the order train, validation, test, each in that of the source. An identifier counts
-    the pictures of the source's own split, and depends on no other choice.
+    Rows are in the order train, validation, test, and within a split in the order of the source. An
+    identifier counts the pictures of a split of the source, and depends on no other choice.
     """
     ids = _identifiers(pictures, name)
     splits = divide(ids, pictures.labels, pictures.splits, settings)

@@ -24,8 +24,8 @@ _LARGEST = 4_000_000
 def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
     """Read the ``images.json`` next to the store of evaluated images; empty if unreadable.
 
-    The store of the first path that names one is looked for where it is named, and then in the
-    folder of the evaluation.
+    The store named by the first path of an image is searched at that path, and then in the folder
+    of the evaluation.
     """
     path = next(filter(is_image_path, paths), None)
     if path is None:

@@ -53,7 +53,7 @@ class NaturalImages(Source):
 
     data: ImageDataSettings
     contract_: ImageContract | None = None
-    """Preprocessing of a run, or the one fitted on the training images; None before."""
+    """Preprocessing of a run, or the one fitted on the training images; None before fitting."""
 
     @property
     def n_channels(self) -> int:

@@ -132,8 +132,8 @@ def draw_boxes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw corners and sizes (n, 2) of boxes to crop, in pixels of images of `size`.
 
-    The box is the whole image where an image is not cropped. As torchvision's: of ten boxes, the
-    first that fits; else the largest in the middle that the ratio allows.
+    The box is the whole image if an image is not cropped. As in torchvision, the first of ten
+    random boxes that fits is taken, or the largest in the middle that the ratio allows.
     """
     whole_corners = np.zeros((len(seeds), 2), dtype=np.int64)
     whole_sizes = np.tile(np.array(size), (len(seeds), 1))

@@ -79,7 +79,7 @@ def derived_among_raw(tree: Tree) -> list[str]:
 def fmriprep(tree: Tree) -> Iterator[FoundScan]:
     """Yield the whole heads of fMRIPrep or sMRIPrep, with brain masks and tissue maps.
 
-    Heads are ``…_desc-preproc_T1w.nii.gz``, in the native space or in that of a template.
+    Heads are ``…_desc-preproc_T1w.nii.gz``, in native space or in the space of a template.
     """
     for path, _, _ in tree.matching(
         r"(?:.*/)?sub-[^/]+(?:/ses-[^/]+)?/anat", rf"sub-.+{_PREPROCESSED}(?:\.gz)?"
@@ -261,7 +261,7 @@ def ixi(tree: Tree) -> Iterator[FoundScan]:
 def brainprep(tree: Tree) -> Iterator[FoundScan]:
     """Yield brainprep's quasi-raw images ``…_desc-6apply_T1w.nii.gz``.
 
-    They are stripped, corrected for bias, and affinely registered to MNI152.
+    Quasi-raw images are stripped, corrected for bias, and affinely registered to MNI152.
     """
     for path, _, named in tree.matching(_ANYWHERE, r"(.+)_desc-6apply_T1w\.nii(?:\.gz)?"):
         subject, session, entities = identity_of(named[1])
@@ -271,7 +271,7 @@ def brainprep(tree: Tree) -> Iterator[FoundScan]:
 def openbhb(tree: Tree) -> Iterator[FoundScan]:
     """Yield OpenBHB's arrays of grey matter (1.5 mm) and of affinely registered brains (1 mm).
 
-    They are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve
+    Arrays are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve
     digits.
     """
     name = r"sub-([0-9]+)_preproc-(cat12vbm|quasiraw)(?:_desc-gm)?_T1w\.npy"

@@ -28,7 +28,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.reading import problem_of_content
 
 _BY_SUBJECT = "freesurfer-stats"
-"""Name of the format with a folder for each subject."""
+"""Name of the format of FreeSurfer's statistics, which has a folder for each subject."""
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
 _BINARY = (".xlsx", ".xls", ".parquet")
 _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")

@@ -31,7 +31,8 @@ _NO_SUBJECT = (
 def measures_of_table(participants: Path) -> Path:
     """Return the path of the table of measures that `index` writes for a table of people.
 
-    Beside ``participants.tsv`` it is ``measures.tsv``, and beside ``a.tsv`` ``a_measures.tsv``.
+    Next to ``participants.tsv`` the table is ``measures.tsv``, and next to ``a.tsv`` it is
+    ``a_measures.tsv``.
     """
     if participants.stem == "participants":
         return participants.with_name(_BESIDE_PARTICIPANTS)
@@ -166,9 +167,9 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
 def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
     """Return everybody in a table of regional measures, with age, sex and site if stated.
 
-    `path` is the table, or its folder. Age, sex and site are columns beside the measures, or of
-    the folder's ``participants.tsv``. Cells that cannot be read are missing, and a warning says
-    so. Scans that cannot be read are last.
+    `path` is the table, or its folder. Age, sex and site are columns of the table of measures, or
+    of ``participants.tsv`` in the folder. Cells that cannot be read are missing, and a warning
+    says so. Scans that cannot be read are last.
     """
     keys = [*filter(table.values.index.__contains__, table.listed), *table.unread]
     people = pd.DataFrame(keys, columns=["participant_id", "session"])

@@ -184,10 +184,10 @@ def check_units_of_people(
 ) -> None:
     """Refuse sites and people whose measures are in another unit than other people's.
 
-    A person is refused where three columns, and a tenth of those of one kind, are off by the factor
-    of a unit; a column where half of a site, or a hundredth of all people, are off; and a head
-    size alone, since no head is a thousandth of another. Columns with values below 0 are
-    standardised, and not judged.
+    A person is refused if three columns, and a tenth of the columns of one kind of measure, are off
+    by the factor of a unit. A column is refused if half of a site, or a hundredth of all people,
+    are off. A head size is refused alone, since no head is a thousandth of another. Columns with
+    values below 0 seem to be standardised, and are not judged.
 
     Parameters
     ----------

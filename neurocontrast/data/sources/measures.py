@@ -53,7 +53,9 @@ class RegionalMeasures(Source):
     not.
     """
     learned: npt.NDArray[np.float32] | None = None
-    """Standardised measures of the training people, of shape (people, 1, measures); None before."""
+    """Standardised measures of the training people, of shape (people, 1, measures); None before
+    fitting.
+    """
 
     @property
     def n_channels(self) -> int:

@@ -194,7 +194,7 @@ class Source:
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return a maker of two augmented views, by section ``augment`` or Python transforms."""
+        """Return an object that makes two views, by section ``augment`` or Python transforms."""
         if augment.transforms is None:
             transform = self.built_in_views(augment)
         elif self.augment is not None:

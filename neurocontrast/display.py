@@ -236,7 +236,7 @@ def _count(done: int, total: int | None) -> str:
 
 
 class _WatchedLines(_Lines):
-    """Show lines in a notebook or terminal; warnings are Python's, which programs can catch."""
+    """Show lines in a notebook or terminal, and give warnings as Python's, to be caught."""
 
     def warning(self, text: str) -> None:
         _SILENCE.begin_anew()

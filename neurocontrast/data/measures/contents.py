@@ -11,19 +11,19 @@ from neurocontrast.files import digest_of
 N_DIGITS = 4
 """Significant digits of exact digests: FreeSurfer writes a thickness with four."""
 N_COARSE_DIGITS = 3
-"""Significant digits of coarse digests, for tables that were rounded to two decimals."""
+"""Significant digits of coarse digests (three), for tables that were rounded to two decimals."""
 _N_EXACT = 9
 """Significant digits that survive a conversion of units; later digits may differ."""
 _N_DIGESTS = 8
-"""Largest number of exact digests of a row."""
+"""Largest number of exact (four-digit) digests of a row of measures."""
 _N_OF_DIGEST = 8
-"""Smallest number of measures in an exact digest, if the row has as many."""
+"""Smallest number of measures in an exact (four-digit) digest, if the row has as many."""
 _N_COARSE_GROUPS = 6
-"""Largest number of coarse digests of a row."""
+"""Largest number of coarse (three-digit) digests of a row of measures."""
 _N_OF_COARSE_DIGEST = 11
-"""Smallest number of measures in a coarse digest."""
+"""Smallest number of measures in a coarse (three-digit) digest."""
 _N_LEAST = 4
-"""Smallest number of measures other than 0 with which a row has a digest."""
+"""Smallest number of measures other than 0 with which a row of measures has a digest."""
 _N_CHARACTERS = 16
 """Length of a digest in hexadecimal digits."""
 

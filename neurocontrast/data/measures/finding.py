@@ -201,7 +201,7 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Keep one row a person, deciding on people of one name in several folders by `dataset`."""
+    """Choose rows of people whose name is in several folders, by the user's rule `dataset`."""
     members: list[Member] = []
     whole = []
     positions: list[tuple[int, int]] = []

@@ -66,17 +66,21 @@ _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
 _TOLERANCES: Mapping[Kind, float] = {"thickness": 0.3, "volume": 0.5, "area": 0.5, "other": 0.0}
 """Tolerance around the factor of another unit, as a decimal logarithm; people differ by less."""
 _N_COLUMNS = 3
-"""Smallest number of a person's columns in another unit; a failed segmentation makes fewer odd."""
+"""Smallest number of a person's columns in another unit to refuse the person; a failed
+segmentation makes fewer odd.
+"""
 _SHARE_OF_COLUMNS = 0.1
-"""Smallest share of a person's columns of one kind of measure in another unit."""
+"""Smallest share of a person's columns of one kind of measure in another unit to refuse the
+person.
+"""
 _N_ROWS = 3
-"""Smallest number of a column's rows in another unit."""
+"""Smallest number of a column's rows in another unit to refuse the rows."""
 _SHARE_OF_ROWS = 0.01
-"""Smallest share of a column's rows in another unit."""
+"""Smallest share of a column's rows in another unit to refuse the rows."""
 _SHARE_OF_SITE = 0.5
-"""Smallest share of a site's rows of a column in another unit."""
+"""Smallest share of a site's rows of a column in another unit to refuse the site."""
 _N_OF_SITE = 2
-"""Smallest number of a site's rows of a column in another unit."""
+"""Smallest number of a site's rows of a column in another unit to refuse the site."""
 _HEAD_TOLERANCE = 0.35
 """Tolerance around the factor of another unit for head sizes, as a decimal logarithm."""
 _FACTORS_OF_HEADS = (MM3_PER_ML, MM3_PER_ML**2)

@@ -36,7 +36,7 @@ class PreprocessingRecord(Document):
     columns: list[str] = Field(default_factory=list)
     """Columns of regional measures that the encoder reads, in the order of its inputs."""
     left_out: list[str] = Field(default_factory=list)
-    """Columns of regional measures left out because all training people had the same value."""
+    """Columns of regional measures left out: missing or equal for all training people."""
     normalise: str | None = None
     smooth_mm: float = 0.0
     standardise: str | None = None

@@ -1,4 +1,4 @@
-"""Values of columns of people, decoded by units, levels and codes that describe each column."""
+"""Decode columns of tables of people, by units and codes in JSON files and in columns' names."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,11 +33,11 @@ _ML_PER_UNIT = {
     **dict.fromkeys(("mm3", "mm^3", "mm³", "ul", "µl"), 1e-3),
     **dict.fromkeys(("l", "liter", "litre", "dm3", "dm^3", "dm³"), 1e3),
 }
-"""Unit of volume → number of mL in the unit."""
+"""Unit of volume → number of mL in one unit."""
 _SMALLEST_ML = 100.0
-"""Smallest volume of a head in mL."""
+"""Smallest head volume in mL."""
 _LARGEST_ML = 10_000.0
-"""Largest volume of a head in mL; a larger number is in mm³, as FreeSurfer writes its eTIV."""
+"""Largest head volume in mL; a larger number is taken as mm³, the unit of FreeSurfer's eTIV."""
 _WORDS_FOR_MISSING_AGES = WORDS_FOR_MISSING | {"unknown"}
 _IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
 _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
@@ -45,11 +45,11 @@ _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
 @dataclass
 class Decoded:
-    """Decoded column: for each cell a value as text, "" for a missing value, or a refusal."""
+    """Decoded column: for each cell its value as text, "" if missing, or a `Refusal`."""
 
     values: list[str | Refusal]
     others: Mapping[str, str] = field(default_factory=dict)
-    """Cell → word for a sex other than F and M; of a column of sexes."""
+    """Cell → word for a sex other than F and M; empty for other columns than sexes."""
     notes: tuple[str, ...] = ()
     """Sentences on how a column of sexes was read."""
 
@@ -57,7 +57,7 @@ class Decoded:
 def decode_column(
     kind: str, column: str, cells: Sequence[str], description: Description = NOTHING
 ) -> Decoded:
-    """Decode a column of people by its description and by the codes in its name.
+    """Decode a column of people by a JSON description and by codes in the column's name.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def decode_column(
 
 
 def _same_code(cell: str) -> str:
-    """Return a code in a form in which 1, 1.0 and 01 are equal."""
+    """Return a code in a form for comparison, in which 1, 1.0 and 01 are the same."""
     number = number_of(cell)
     if number is None:
         return cell
@@ -90,7 +90,7 @@ def _same_code(cell: str) -> str:
 
 
 def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
-    """Return the meaning of a code, spelled as another number (01 for 1) or in another case too."""
+    """Return a code's meaning; codes match as equal numbers, or in another case if unique."""
     if cell in meanings:
         return meanings[cell]
     alike = set()
@@ -105,10 +105,7 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 
 
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return the meaning of a cell by levels, then by codes; refuse a cell that no level names.
-
-    A missing value is "".
-    """
+    """Return the meaning of a cell, "" if missing; refuse a cell without an entry in Levels."""
     level = cell
     if levels and not is_missing(cell):
         by_name: Mapping[str, str] = {}
@@ -124,12 +121,12 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return meaning → meaning, to look up cells that hold a meaning in place of a code."""
+    """Return meaning → meaning, for cells that hold a meaning in place of its code."""
     return dict(zip(levels.values(), levels.values(), strict=True))
 
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Decode a column of sexes by codes in the column's name, levels, and words in cells."""
+    """Decode a column of sexes, from codes in its name, its Levels, and words in cells."""
     codes = codes_in_name(column)
     levels = description.levels or sexes_in_words(description.words)
     words = []
@@ -151,7 +148,7 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return a cell as a word for `read_sexes`; refuse contradictory or missing explanations."""
+    """Replace a coded sex by its meaning for `read_sexes`; refuse contradictory explanations."""
     if is_missing(cell):
         return ""
     meanings = list(filter(None, (_lookup(cell, codes), _lookup(cell, levels))))
@@ -177,10 +174,7 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
 
 
 def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
-    """Return the sex that a code such as ``male`` names itself; None for a number or unclear word.
-
-    The other codes of the column tell which language the word is of.
-    """
+    """Return the sex that a code such as ``f`` means as a word; None if unclear or a number."""
     if number_of(code) is not None:
         return None
     sex = read_sexes([code, *codes]).values[0]
@@ -190,7 +184,7 @@ def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
 
 
 def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
-    """Read a sex from the meaning of a code: F, M, another word, "" if missing, None if unclear."""
+    """Return the sex in a code's meaning: F, M or another word; "" if missing, None if unclear."""
     word = plain_word(meaning)
     if is_missing(meaning):
         return ""
@@ -205,7 +199,7 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Decode a column of ages to years; refuse ages of an unknown unit."""
+    """Convert a column of ages to years; refuse ages of an unknown unit."""
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
     unit = _unit_of_age(column, description)
@@ -225,7 +219,7 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return a description with the unit in the column's name, as in ``age (unit=days)``."""
+    """Add the unit in a column's name, as in ``age (unit=days)``, to the description."""
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.
     described = f"{description.words}, in {unit}"
@@ -233,12 +227,12 @@ def _with_units_of(codes: Mapping[str, str], description: Description) -> Descri
 
 
 def _is_top_coded(cell: str) -> bool:
-    """Tell whether a cell is a top-coded age such as 89+."""
+    """Tell whether a cell is a top-coded age such as ``89+``."""
     return number_of(cell) is None and isinstance(as_age(cell), float)
 
 
 def _unit_of_age(column: str, description: Description) -> str | Refusal:
-    """Return year, month, week or day; refuse an unknown unit, and a text that names another."""
+    """Return the unit of a column of ages; refuse an unknown unit, or contradictory words."""
     usual = "year"
     if base_name(column) == "interview_age":
         usual = "month"
@@ -266,7 +260,7 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
 
 
 def _years(cell: str, unit: str) -> str | Refusal:
-    """Return an age in years as text; refuse a cell that is no age in this unit."""
+    """Convert an age from `unit` to years, as text; refuse a cell that is no age."""
     number = number_of(cell)
     if number is None and unit != "year":
         return Refusal(f"an age in {unit}s is a number, or n/a")
@@ -280,7 +274,7 @@ def _years(cell: str, unit: str) -> str | Refusal:
 
 
 def _head_size(cell: str, units: str) -> str | Refusal:
-    """Return the volume of a head in mL, by the unit of its description or by its size."""
+    """Convert a head volume to mL, by the described unit or by the size of the number."""
     if is_missing(cell):
         return ""
     number = number_of(cell)

@@ -1,4 +1,4 @@
-"""Descriptions of columns in JSON files: units, levels of codes, and free text."""
+"""Descriptions of columns in JSON files: unit, code → meaning (levels), and free text."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,22 +12,20 @@ from neurocontrast.reading import read_json
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a column in a JSON file: unit, meanings of codes (levels), and free text."""
+    """Description of a column in a JSON file: unit, code → meaning (levels), and free text."""
 
     units: str = ""
     levels: Mapping[str, str] = field(default_factory=dict)
-    """Code → meaning."""
     words: str = ""
-    """Long name and description."""
 
 
 NOTHING = Description()
 Descriptions = Mapping[str, Description]
-"""Descriptions by column; `description_of` finds a column in any case."""
+"""Column → its description in a JSON file; `description_of` ignores the case of the name."""
 
 
 def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
-    """Read the JSON files that describe the columns of a table; for a column the last file wins."""
+    """Read JSON files that describe a table's columns; a later file replaces an earlier one."""
     descriptions: dict[str, Description] = {}
     for path in paths:
         if not path.is_file():
@@ -42,7 +40,7 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
-    """Read a column's description in a JSON file; `place` names file and column in messages."""
+    """Read a column's description from its JSON content; `place` names the content in errors."""
     by_key: dict[str, object] = {}
     for key, value in content.items():
         by_key.setdefault(key.strip().lower(), value)
@@ -60,7 +58,7 @@ def _description(content: Mapping[str, object], place: str) -> Description:
 
 
 def description_of(column: str, descriptions: Descriptions) -> Description:
-    """Return the description of a column, in any case, of its name with or without codes."""
+    """Find the description of a column, ignoring the name's case and codes in the name."""
     for name in (column, column.lower(), base_name(column)):
         if name in descriptions:
             return descriptions[name]

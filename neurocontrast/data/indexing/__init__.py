@@ -1,4 +1,4 @@
-"""Find the scans of a folder, choose among them, and join them with tables of people."""
+"""Index a folder of scans as one table: find and choose scans, and join tables of people."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def index_scans(
     tables: Sequence[Path] = (),
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder and join them with tables of people.
+    """Find the scans below a folder, and join them with tables of people.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def index_scans(
 
 
 def _refuse_problems(problems: Problems) -> None:
-    """Refuse an index with problems, and name the flag that leaves the scans with problems out."""
+    """Raise an error for scans with problems, naming the flag that leaves them out."""
     if problems.found:
         problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
@@ -99,7 +99,7 @@ def _refuse_problems(problems: Problems) -> None:
 def _add_sources(
     index: Index, table: pd.DataFrame, people: PeopleTables, scans: Sequence[FoundScan]
 ) -> None:
-    """Add the tables of people to an index, with notes on how their columns were read."""
+    """Add to an index the tables of people, and notes on how their columns were read."""
     index.notes += people.notes(table.columns[(table != "").any()])
     index.notes += notes_on_sexes(table["sex"])
     for dataset in sorted({scan.dataset for scan in scans}):
@@ -107,7 +107,7 @@ def _add_sources(
 
 
 def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
-    """Refuse a folder of which no scan is left, with an example of a scan that was left out."""
+    """Refuse a folder of which no scan is left, with an example of the reasons."""
     if not table.empty:
         return
     example, reason = index.left_out[0]
@@ -118,7 +118,7 @@ def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
 
 
 def _check_site_from(site_from: str) -> None:
-    """Refuse a word that is no origin of sites."""
+    """Refuse an unknown value of ``site_from``, which says where sites are read from."""
     if site_from not in get_args(SiteFrom):
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
@@ -138,7 +138,7 @@ def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None
 
 
 def _table_of(rows: Sequence[dict[str, str]], keep: Sequence[str]) -> pd.DataFrame:
-    """Return rows as a table; runs of one session become sessions, since a cohort has no runs."""
+    """Make a table of rows; several runs of one session become sessions, as a cohort needs."""
     columns = list(dict.fromkeys([*COLUMNS, *keep]))
     # As objects: a path that no text can hold is a problem, which names the path.
     table = pd.DataFrame(rows, columns=columns, dtype=object).fillna("")
@@ -161,7 +161,7 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
 def _add_left_out(
     scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
 ) -> None:
-    """List each scan or person that problems leave out, once with all reasons, and add counts."""
+    """List scans or people left out by problems, each once with all reasons, and count them."""
     people = {True: set[str](), False: set[str]()}
     sessions = {True: set[str](), False: set[str]()}
     for scan, is_kept in zip(scans, kept, strict=True):

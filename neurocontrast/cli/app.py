@@ -103,7 +103,7 @@ def _common(
         ),
     ] = False,
 ) -> None:
-    """Options that go before every command."""
+    """Declare the options that go before a command's name, such as ``--version``."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -60,7 +60,7 @@ Evaluated = Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """The options of every command."""
+    """Options that every command has: ``--json`` and ``--quiet``."""
 
     as_json: Annotated[bool, option("Print the result as JSON, for programs.", "--json")] = False
     quiet: Annotated[

@@ -100,7 +100,7 @@ def images(
 
 
 def _cohort_result(participants: Path) -> Result:
-    """Count the scans of each site, or the images of each split, in a table that was written."""
+    """Return the number of scans per site, or images per split, in a table that was written."""
     from neurocontrast.commands.check import summarise
     from neurocontrast.data.cohort import read_cohort
 
@@ -384,7 +384,7 @@ def check(
 
 
 def _named_measures(tables: Sequence[Path]) -> tuple[str, ...]:
-    """Return the words of ``--set data.measures`` for tables where `pretrain` looks for none."""
+    """Return ``--set data.measures=[…]`` for tables that `pretrain` does not find alone."""
     if not tables:
         return ()
     return ("--set", f"data.measures=[{', '.join(map(str, tables))}]")

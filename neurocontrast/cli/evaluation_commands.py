@@ -245,7 +245,7 @@ def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
 
 
 def _probe_result(path: Path, record: ProbePredictionsRecord, exit_code: int) -> Result:
-    """Return how many scans the probe of an evaluation predicted, with its calibration."""
+    """Return how many scans the probe of an evaluation predicted, and the probe's calibration."""
     from neurocontrast.commands.predicting import describe_calibration
 
     outside = record.outlyingness

@@ -1,4 +1,4 @@
-"""Flags of a command in messages that name parameters of Python.
+"""Replace parameters of Python by flags of the command line in the messages of a command.
 
 A message is made once, by the function that refuses its input, and is shown to people of Python and
 of the command line. Python's reader passed ``overwrite=True`` to `neurocontrast.evaluate`; the
@@ -78,7 +78,7 @@ class Flags:
         return _NAMED.sub(self._in_flags, message)
 
     def _in_flags(self, match: re.Match[str]) -> str:
-        """Return the flag for one parameter of a message, and its value; other words stay."""
+        """Return a parameter of a message as a flag with its value; other words stay as written."""
         name = match["subject"] or match["parameter"]
         flag = self.by_parameter.get(name, "")
         if flag and flag in match.string:

@@ -109,7 +109,7 @@ def _following(run: Path) -> tuple[str | Path, ...]:
 
 
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
-    """Return the last epoch of each encoder of a run that trained several of the same kind."""
+    """Return the losses of the last epoch, for each encoder of a run that trained several."""
     last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[
         last.columns.str.startswith(("member", "epoch", "train_loss", "val_loss"))

@@ -11,7 +11,7 @@ from neurocontrast.exceptions import ConfigError, suggestion
 
 
 def read_config(path: Path) -> Json:
-    """Read a configuration file over the keys of the file or recipe that ``extends`` names."""
+    """Read a configuration file; absent keys are the keys of the base that ``extends`` names."""
     content = read_yaml(path)
     return with_base(content, source=str(path), folder=path.parent, above=[path.resolve()])
 
@@ -58,7 +58,7 @@ def bases_of(config: str | os.PathLike[str]) -> list[Path]:
 
 
 def _base_of(name: object, *, source: str, folder: Path, above: list[Path]) -> Path:
-    """Find the recipe or file that ``extends`` names; refuse a base that extends in a circle."""
+    """Find the recipe or file that ``extends`` names; refuse files that extend each other."""
     if not isinstance(name, str):
         raise ConfigError(
             f"{source}: {EXTENDS}: must be the name of a recipe, or a YAML file, found {name!r}."

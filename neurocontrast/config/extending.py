@@ -16,7 +16,7 @@ _KEY = re.compile(r"  (\w+):")
 
 
 def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Json:
-    """Replace keys in the sections of a base; the section `objective` is replaced whole.
+    """Return a recipe's sections with keys replaced; the section `objective` is replaced whole.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class _Section:
         return lines + self.last
 
     def extended(self, differences: _Section) -> _Section:
-        """Return the section with keys replaced or added by another text's section of this name."""
+        """Return the section with keys of the extending recipe's section replaced or added."""
         if self.name in _WHOLE or not differences.keys:
             return _Section(self.name, differences.first, differences.keys, self.last)
         return _Section(self.name, self.first, {**self.keys, **differences.keys}, self.last)

@@ -1,4 +1,4 @@
-"""One checked configuration, from a YAML file or mapping, keys that override, and sections."""
+"""Load a configuration: a YAML file or mapping, overridden by single keys, checked as a whole."""
 
 import copy
 import json
@@ -102,7 +102,7 @@ def _is_of_another_key(override: str) -> bool:
 
 
 def _with_sections(content: Json, sections: Mapping[str, Mapping[str, object]]) -> Json:
-    """Return the sections of a configuration with values of single keys; None is not given."""
+    """Replace single keys in the sections of a configuration; None leaves a key unchanged."""
     for name, values in sections.items():
         stated = {key: value for key, value in values.items() if value is not None}
         section = content.get(name) or {}
@@ -129,7 +129,7 @@ def _content_of_any(config: object) -> Json:
 
 
 def as_config(config: AnyConfig) -> Config:
-    """Return a checked configuration from one, from a mapping, a YAML file or a recipe's name."""
+    """Check a configuration: a `Config`, a mapping of sections, a YAML file or a recipe's name."""
     if isinstance(config, Config):
         if not isinstance(config.objective, Mapping):
             return config
@@ -146,7 +146,7 @@ def write_config(path: Path, config: Config) -> None:
 
 
 def _content_of(config: Config) -> Json:
-    """Return every key of a configuration, with absolute paths."""
+    """Return every key of a configuration as plain values, with absolute paths."""
     content = config.model_dump(mode="json")
     for section, key in _PATHS:
         path = (content[section] or {}).get(key)
@@ -191,7 +191,7 @@ def _by_dotted_key(config: Config) -> Mapping[Hashable, object]:
 
 
 def _override(content: Json, override: str) -> Json:
-    """Return the sections of a configuration with one key replaced: ``dotted.key=value``."""
+    """Replace one key in the sections of a configuration, as ``dotted.key=value`` says."""
     key, equals, words = override.partition("=")
     *above, last = names = key.strip().split(".")
     if not equals or not all(names):
@@ -218,7 +218,7 @@ def _override(content: Json, override: str) -> Json:
 
 
 def _key_or_position(name: str, values: Json | list[object], override: str) -> Any:
-    """Return a name of a dotted key as the key of a mapping, or as the position in a list."""
+    """Return one step of a dotted key: the key of a mapping, or a position in a list."""
     if isinstance(values, dict):
         return name
     if not name.isdecimal() or int(name) >= len(values):
@@ -246,7 +246,7 @@ def _refuse_tables(content: object, *, source: str, key: str = "") -> None:
 
 
 def _validate(content: Json, *, source: str, check_objective: bool = True) -> Config:
-    """Return the configuration of some sections; wrong keys and values are one `ConfigError`."""
+    """Check the sections of a configuration; all wrong keys and values are one `ConfigError`."""
     check_size(content, source=source)
     _refuse_tables(content, source=source)
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is

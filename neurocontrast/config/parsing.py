@@ -44,7 +44,7 @@ def check_size(content: object, *, source: str) -> None:
 
 
 def _n_values(value: object, children_of: Callable[[object], list[object]], counts: _Counts) -> int:
-    """Count the values below a value, shared ones each time; too many for one that holds itself."""
+    """Count the values in a value, shared ones anew; a value that holds itself has too many."""
     children = children_of(value)
     if not children:
         return 1

@@ -8,7 +8,7 @@ from neurocontrast.exceptions import ConfigError, suggestion
 
 
 def recipes_folder() -> Path:
-    """Return the folder of the recipes, which is next to the package in a checkout."""
+    """Return the folder of the recipes, of the installed package or of a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "configs"
     if installed.is_dir():
@@ -44,7 +44,7 @@ def describe_recipe(file: Path) -> str:
 
 
 def find_config(config: str | os.PathLike[str]) -> Path:
-    """Return the file of a configuration, of which a path or the name of a recipe is given.
+    """Find the file of a configuration by a path, or by the name of a recipe.
 
     Existing files, absolute paths and names with a suffix such as ``.yaml`` are paths.
     """

@@ -1,4 +1,4 @@
-"""The configuration: one section a component, each component's own settings."""
+"""Schema of the configuration: a section a component, typed by the component's settings."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -148,7 +148,7 @@ def with_defaults_of_kind(content: Mapping[str, object]) -> Json:
 
 
 def _with_lists_of_measures(content: Mapping[str, object]) -> Json:
-    """Return sections of a configuration, in which one table of measures is a list of one."""
+    """Return sections of a configuration, with a single table of measures as a list of one path."""
     listed = dict(content)
     for name in ("data", "data_2"):
         section = listed.get(name)
@@ -219,6 +219,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        """Refuse initial weights of a fitted encoder, and views of another kind of data."""
         if self.training.init is not None and self.encoder.is_linear:
             raise ValueError(
                 f"training.init: encoder '{self.encoder.name}' is fitted in one pass and starts "
@@ -234,6 +235,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _second_sections_have_an_encoder(self) -> Self:
+        """Refuse tables and views of a second encoder without a second encoder."""
         if self.encoder_2 is not None:
             return self
         for section in ("data_2", "augment_2"):
@@ -245,6 +247,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _two_encoders(self) -> Self:
+        """Refuse two encoders that cannot share one loss in one embedding space."""
         first = self.encoder
         second = self.encoder_2
         if second is None:
@@ -273,6 +276,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_encoder_a_member(self) -> Self:
+        """Refuse an ensemble (`training.members`) of pairs of encoders, or of equal encoders."""
         training = self.training
         if training.members < 2:
             return self

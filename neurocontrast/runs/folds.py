@@ -27,7 +27,9 @@ from neurocontrast.runs.finetuning import FoldsPlan, TrainedNetwork
 from neurocontrast.runs.folder import read_json
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training import TrainingData
-from neurocontrast.training.supervised import Labels, fit_supervised
+from neurocontrast.training.loop import TrainingOutput
+from neurocontrast.training.supervised import fit_supervised
+from neurocontrast.training.supervised_state import LabelledData, Labels
 
 _FINISHED = "finished.json"
 
@@ -141,18 +143,15 @@ def _train(
         validation_rows=tried.tolist(),
         n_readers=settings.data.n_workers,
     )
+    labels = Labels(target.values, None if target.kind == "continuous" else len(target.classes))
     found = fit_supervised(
         encoder,
-        Labels(target.values, None if target.kind == "continuous" else len(target.classes)),
-        data,
-        split.test.tolist(),
+        LabelledData(data, labels, split.test.tolist()),
         settings=settings.finetune,
         pretrained=not folds_plan.from_scratch,
         seed=seed,
-        folder=folder,
+        output=TrainingOutput(folder, resume=True, title=title, progress=progress),
         view=view,
-        title=title,
-        progress=progress,
     )
     about = {
         "repeat": split.repeat,

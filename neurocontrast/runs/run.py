@@ -53,7 +53,7 @@ from neurocontrast.runs.skipped import (
 )
 from neurocontrast.runs.views import warn_of_other_views
 from neurocontrast.training.components import Facts, fit_beside, fit_components
-from neurocontrast.training.loop import train
+from neurocontrast.training.loop import TrainingOutput, train
 from neurocontrast.training.state import ContrastiveState
 
 
@@ -244,7 +244,8 @@ class Run:
             sampler=components.sampler,
             engine=engine,
         )
-        result = train(state, self.folder, resume=resume, progress=progress)
+        output = TrainingOutput(self.folder, resume=resume, title="Pretraining", progress=progress)
+        result = train(state, output)
         if not engine.processes.is_first:
             return
         beside = None

@@ -20,6 +20,16 @@ Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True)
+class PretextTask:
+    """Self-supervised task: random views of each sample, and the loss that compares them."""
+
+    views: Views
+    """Makes two views of each sample of a batch."""
+    objective: AnyObjective
+    """Loss of `neurocontrast.losses`; `fit` fits its kernel on the training rows."""
+
+
+@dataclass(frozen=True)
 class TrainingData:
     """Images, metadata and rows of a training; rows are positions in images and columns."""
 

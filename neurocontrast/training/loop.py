@@ -18,7 +18,7 @@ from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.parallel.launch import Engine
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.checkpoints import Checkpoints, batches_within
-from neurocontrast.training.data import AnyObjective, TrainingData, Views, fit_objective
+from neurocontrast.training.data import PretextTask, TrainingData, fit_objective
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.position import MetricsRow, Position
 from neurocontrast.training.settings import TrainingSettings
@@ -41,17 +41,28 @@ class FitResult:
     batchnorm: Json
 
 
+@dataclass(frozen=True)
+class TrainingOutput:
+    """Run directory of a training, and the display of progress."""
+
+    folder: Path
+    """Run directory, for ``metrics.csv`` and ``checkpoints/``."""
+    resume: bool = False
+    """Whether to continue from the newest checkpoint in the folder, if there is one."""
+    title: str = "Training"
+    """Title of the progress bar."""
+    progress: Progress = SILENT
+    """Receives progress messages."""
+
+
 def fit(
     model: ContrastiveModel,
-    objective: AnyObjective,
-    views: Views,
+    task: PretextTask,
     data: TrainingData,
     *,
     settings: TrainingSettings,
     seed: int,
-    folder: Path,
-    resume: bool = False,
-    progress: Progress = SILENT,
+    output: TrainingOutput,
     engine: Engine | None = None,
 ) -> FitResult:
     """Pretrain a model in place by a contrastive loss, with checkpoints.
@@ -60,24 +71,18 @@ def fit(
     ----------
     model : ContrastiveModel
         Network and head; at the end BatchNorm is re-estimated on un-augmented samples.
-    objective : Objective or SumOfObjectives
-        Loss of `neurocontrast.losses`, whose kernel is fitted on the training rows here.
-    views : callable
-        Makes two views of a batch; see `Views`.
+    task : PretextTask
+        Views of each sample, and the loss that compares them.
     data : TrainingData
         Images, metadata, and rows of training and validation.
     settings : TrainingSettings
         Epochs, batches, optimiser and hardware.
     seed : int
         Seed of the order of scans.
-    folder : Path
-        Run directory, for ``metrics.csv`` and ``checkpoints/``.
-    resume : bool
-        Whether to continue from the newest checkpoint; on a CPU the weights are then, bit for bit,
-        the weights of a run that was never stopped, given the same number of threads and version of
-        PyTorch.
-    progress : Progress
-        Receives progress messages.
+    output : TrainingOutput
+        Run directory, and whether to continue from a checkpoint there. On a CPU, the weights of a
+        run that was stopped and continued equal, bit for bit, the weights of an uninterrupted run
+        with the same number of threads and version of PyTorch.
     engine : Engine, optional
         Processes that `neurocontrast.parallel.launch.joined` has started; started here by default.
 
@@ -94,7 +99,7 @@ def fit(
         If a loss or gradient is not finite, or a signal has stopped training.
     """
     fit_objective(
-        objective,
+        task.objective,
         data.metadata,
         names=data.names,
         training_rows=data.training_rows,
@@ -102,18 +107,20 @@ def fit(
     )
     sampler = data.sampler(settings, seed, n_encoders=len(model.halves))
     state = ContrastiveState(
-        model, objective, views, data, settings=settings, sampler=sampler, engine=engine
+        model,
+        task.objective,
+        task.views,
+        data,
+        settings=settings,
+        sampler=sampler,
+        engine=engine,
     )
-    return train(state, folder, resume=resume, progress=progress)
+    return train(state, output)
 
 
-def train(
-    state: ContrastiveState, folder: Path, *, resume: bool, progress: Progress = SILENT
-) -> FitResult:
+def train(state: ContrastiveState, output: TrainingOutput) -> FitResult:
     """Train a model in place by a loss that is fitted; see `fit`."""
-    with open_training(
-        state, folder, title="Pretraining", resume=resume, progress=progress
-    ) as training:
+    with open_training(state, output) as training:
         for epoch in training.epochs():
             for batch in training.batches(epoch):
                 figures = contrastive_step(state, batch, training.position)
@@ -247,11 +254,8 @@ class Training:
 @contextlib.contextmanager
 def open_training(
     state: TrainerState,
-    folder: Path,
+    output: TrainingOutput,
     *,
-    title: str,
-    resume: bool,
-    progress: Progress,
     label: str = "",
     again: str = "The same command with --resume",
 ) -> Iterator[Training]:
@@ -261,25 +265,21 @@ def open_training(
     ----------
     state : TrainerState
         Model, optimiser and data on their device.
-    folder : Path
-        Run directory.
-    title : str
-        Title of the bar of progress.
-    resume : bool
-        Whether to continue from the newest checkpoint.
-    progress : Progress
-        Receives progress messages.
+    output : TrainingOutput
+        Run directory, whether to continue from a checkpoint there, and display of progress.
     label : str
         Beginning of each message about an epoch.
     again : str
         Words for the call that continues a stopped training.
     """
     processes = state.processes
+    folder = output.folder
+    progress = output.progress
     if not processes.is_first:
         progress = SILENT
     checkpoints = Checkpoints(state, folder, progress=progress)
     position = Position()
-    if resume:
+    if output.resume:
         position = checkpoints.restore()
     # Rows that were written after the checkpoint are removed.
     _write_metrics(state, folder, position.metrics)
@@ -287,7 +287,7 @@ def open_training(
         stop_requests(processes.largest) as check_stop,
         deterministic(),
         keeping_freed_memory(),
-        progress.task(title, _n_samples_left(state, position), "samples") as task,
+        progress.task(output.title, _n_samples_left(state, position), "samples") as task,
     ):
         training = Training(state, folder, position, checkpoints, check_stop, task, progress, label)
         try:

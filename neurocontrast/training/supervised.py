@@ -1,22 +1,18 @@
 """Train an encoder with a linear head: classes by cross-entropy, numbers by squared error."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
-from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.checkpoints import newest_checkpoint
-from neurocontrast.training.data import TrainingData
-from neurocontrast.training.loop import open_training
+from neurocontrast.training.loop import TrainingOutput, open_training
 from neurocontrast.training.position import MetricsRow, Position
 from neurocontrast.training.settings import FinetuneSettings
 from neurocontrast.training.signals import CheckStop
 from neurocontrast.training.steps import Batch, Outcome, begin_step, change_weights, drawing
-from neurocontrast.training.supervised_state import ADVICE, Labels, SupervisedState, View
+from neurocontrast.training.supervised_state import ADVICE, LabelledData, SupervisedState, View
 from neurocontrast.training.validation import reestimate
 
 
@@ -36,33 +32,25 @@ class SupervisedResult:
 
 def fit_supervised(
     encoder: Encoder,
-    labels: Labels,
-    data: TrainingData,
-    test_rows: Sequence[int],
+    samples: LabelledData,
     *,
     settings: FinetuneSettings,
     pretrained: bool,
     seed: int,
-    folder: Path,
+    output: TrainingOutput,
     view: View | None = None,
-    title: str = "Fine-tuning",
-    progress: Progress = SILENT,
 ) -> SupervisedResult:
     """Train an encoder in place with a linear head, and predict other samples.
 
     The weights of the best epoch predict, by the loss on the validation rows; without validation
-    rows, the weights of the last epoch. Training continues from the newest checkpoint in `folder`.
+    rows, the weights of the last epoch.
 
     Parameters
     ----------
     encoder : Encoder
         Network, pretrained or with random weights.
-    labels : Labels
-        True labels of all samples.
-    data : TrainingData
-        Images, and rows of training and validation.
-    test_rows : sequence of int
-        Rows to predict.
+    samples : LabelledData
+        Images with true labels, and rows of training, validation and test.
     settings : FinetuneSettings
         Epochs, learning rates and patience.
     pretrained : bool
@@ -70,44 +58,33 @@ def fit_supervised(
         statistics of pretraining.
     seed : int
         Seed of the order of samples.
-    folder : Path
-        Folder of ``metrics.csv`` and ``checkpoints/``.
+    output : TrainingOutput
+        Folder of ``metrics.csv`` and ``checkpoints/``, and whether to continue from there.
     view : callable, optional
         Makes the random view that is shown in place of a sample.
-    title : str
-        Title of the bar of progress.
-    progress : Progress
-        Receives progress messages.
     """
+    labels = samples.labels
     head = ProjectionHead(encoder.n_features, [labels.n_classes or 1], norm="batch")
     state = SupervisedState(
         ContrastiveModel(encoder, head),
         labels,
-        data,
+        samples.data,
         view=view,
         settings=settings,
         pretrained=pretrained,
         seed=seed,
     )
-    resume = newest_checkpoint(folder / "checkpoints") is not None
-    if not resume:
+    has_checkpoint = newest_checkpoint(output.folder / "checkpoints") is not None
+    if not (output.resume and has_checkpoint):
         state.begin()
-    with open_training(
-        state,
-        folder,
-        title=title,
-        resume=resume,
-        progress=progress,
-        label=f"{title}, ",
-        again="The same call",
-    ) as training:
+    with open_training(state, output, label=f"{output.title}, ", again="The same call") as training:
         for epoch in training.epochs(state.is_over):
             for batch in training.batches(epoch):
                 figures = supervised_step(state, batch, training.position)
                 training.count(batch, figures)
             training.close_epoch(_measure(state, epoch, training.check_stop))
         best = state.take_best()
-        predictions = state.predict(test_rows, training.check_stop)
+        predictions = state.predict(samples.test_rows, training.check_stop)
     metrics = training.position.metrics
     if best is None:
         return SupervisedResult(predictions, metrics, len(metrics))

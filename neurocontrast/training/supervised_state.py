@@ -43,6 +43,18 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class LabelledData:
+    """Samples with true labels, and the rows on which a network is trained and tested."""
+
+    data: TrainingData
+    """Images, and rows of training and validation."""
+    labels: Labels
+    """True labels of all samples."""
+    test_rows: Sequence[int]
+    """Rows to predict after training."""
+
+
+@dataclass(frozen=True)
 class BestEpoch:
     """Weights with the lowest loss on the validation samples so far."""
 

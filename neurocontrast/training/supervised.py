@@ -1,4 +1,4 @@
-"""Train an encoder with a linear head: classes by cross-entropy, numbers by squared error."""
+"""Fine-tune an encoder with a linear head: cross-entropy for classes, squared error for numbers."""
 
 from dataclasses import dataclass
 
@@ -18,14 +18,15 @@ from neurocontrast.training.validation import reestimate
 
 @dataclass(frozen=True)
 class SupervisedResult:
-    """Predictions of a trained network for tested samples, and figures of its training."""
+    """Predictions of a fine-tuned network for test samples, and metrics of the training."""
 
     predictions: npt.NDArray[np.float64]
-    """Probabilities (n_samples, n_classes), or numbers (n_samples,)."""
+    """Predicted probabilities (n_samples, n_classes), or numbers (n_samples,)."""
     metrics: list[MetricsRow]
-    """One row an epoch."""
+    """Row of metrics for each epoch."""
     best_epoch: int
-    """Epoch whose weights predict; 0 if no epoch was better than the first weights."""
+    """Epoch whose weights were used to predict; 0 if no epoch was better than the initial
+    weights."""
     best_loss: float | None = None
     """Loss of the best epoch on the validation samples; None without validation samples."""
 
@@ -40,10 +41,10 @@ def fit_supervised(
     output: TrainingOutput,
     view: View | None = None,
 ) -> SupervisedResult:
-    """Train an encoder in place with a linear head, and predict other samples.
+    """Train an encoder with a linear head, in place, and predict the labels of test samples.
 
-    The weights of the best epoch predict, by the loss on the validation rows; without validation
-    rows, the weights of the last epoch.
+    Predictions use the weights of the epoch with the lowest loss on the validation rows; without
+    validation rows, the weights of the last epoch.
 
     Parameters
     ----------
@@ -52,16 +53,17 @@ def fit_supervised(
     samples : LabelledData
         Images with true labels, and rows of training, validation and test.
     settings : FinetuneSettings
-        Epochs, learning rates and patience.
+        Number of epochs, learning rates and patience.
     pretrained : bool
-        Whether weights are kept near the pretrained ones, by a rate for each block and by the
-        statistics of pretraining.
+        Whether the encoder is pretrained: lower learning rates in earlier blocks and frozen batch
+        normalisation then keep weights close to the pretrained weights.
     seed : int
         Seed of the order of samples.
     output : TrainingOutput
         Folder of ``metrics.csv`` and ``checkpoints/``, and whether to continue from there.
     view : callable, optional
-        Makes the random view that is shown in place of a sample.
+        Function that makes the random view of a sample on which to train; by default training uses
+        samples as they are.
     """
     labels = samples.labels
     head = ProjectionHead(encoder.n_features, [labels.n_classes or 1], norm="batch")
@@ -92,7 +94,7 @@ def fit_supervised(
 
 
 def supervised_step(state: SupervisedState, batch: Batch, position: Position) -> dict[str, float]:
-    """Change the weights by the supervised loss of a batch, and return the batch's figures."""
+    """Change the weights by the supervised loss of a batch, and return the batch's metrics."""
     begin_step(state, batch, position)
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
@@ -104,7 +106,10 @@ def supervised_step(state: SupervisedState, batch: Batch, position: Position) ->
 
 
 def _measure(state: SupervisedState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Measure the loss on the validation rows, from scratch after re-estimating statistics."""
+    """Compute the loss on the validation rows after an epoch, and keep the weights if best.
+
+    If the encoder was not pretrained, BatchNorm statistics are re-estimated before.
+    """
     if not state.pretrained:
         reestimate(state, state.model, after_batch=after_batch)
     loss = state.validation_loss(after_batch)

@@ -58,7 +58,7 @@ def load_network(
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Network of a run, or several members of a run whose samples have the same preprocessing."""
+    """Network of a run, or several encoders of a run whose samples have the same preprocessing."""
 
     folder: Path
     """Folder of the network's ``encoder.json``."""
@@ -89,7 +89,7 @@ def load_readers(
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:
-    """Combine the readers of successive members whose samples have the same preprocessing."""
+    """Combine the readers of successive encoders whose samples have the same preprocessing."""
     shared = []
     for _, alike in groupby(readers, key=_preparation):
         first, *others = alike
@@ -106,7 +106,7 @@ def _preparation(reader: Reader) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Reading(Generic[OneSource]):
-    """Network, or members with the same preprocessing, with the samples to read."""
+    """Network with the samples that the network reads, preprocessed."""
 
     network: Network
     source: OneSource
@@ -114,7 +114,7 @@ class Reading(Generic[OneSource]):
 
 
 def check_same_scans(cohorts: Sequence[Cohort]) -> None:
-    """Refuse a table of which members read different scans, because features would be mixed up."""
+    """Refuse a table of which a run's encoders read different scans: features would be mixed up."""
     first, *others = cohorts
     names = first.names()
     for cohort in others:
@@ -127,7 +127,7 @@ def check_same_scans(cohorts: Sequence[Cohort]) -> None:
 
 
 def check_table(readers: Sequence[Reader], place: str) -> None:
-    """Refuse scans given without a table if members of a run read different columns of a table."""
+    """Refuse scans without a table if a run's encoders read different columns of a table."""
     columns = dict.fromkeys(map(_columns_of, readers))
     if len(columns) > 1:
         listed = "; ".join(map(", ".join, columns))
@@ -142,7 +142,7 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 
 
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
-    """Return the metadata of the scans, with the columns that at least one member reads."""
+    """Return the metadata of the scans, with the columns that any encoder of the run reads."""
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)
     for reading in others:
@@ -157,7 +157,7 @@ def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
 
 
 def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
-    """Return the warnings of all members about the samples of each, without repetition."""
+    """Return the warnings about the samples of each encoder of a run, without repetition."""
     warnings = list[str]()
     for reading in readings:
         warnings += reading.cohort.warnings
@@ -165,7 +165,7 @@ def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
 
 
 def contents_of(readings: Sequence[Reading[Any]], progress: Progress) -> list[str]:
-    """Return a digest of each sample's content, over all files that the members read."""
+    """Return a digest of each sample's content, over the files that a run's encoders read."""
     contents = []
     for reading in readings:
         contents.append(reading.source.contents(reading.cohort, progress))

@@ -287,7 +287,7 @@ class Encoder(nn.Module):
 
     @property
     def blocks(self) -> dict[str, int]:
-        """Number of features of network and linear components; empty without components."""
+        """Number of features of the network and of linear components; empty without the latter."""
         if self.beside is None:
             return {}
         return {"network": self.n_network_features, "components": self.n_components_beside}

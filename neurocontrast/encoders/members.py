@@ -1,4 +1,4 @@
-"""Runs of several encoders ("members"): read and write ``members.json``, and encode by all."""
+"""Runs of several encoders, called members: read and write members.json, and encode by all."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from neurocontrast.reading import read_json
 
 _REMEDY = "Copy the run again."
 _OF_ONE = ("beside", "blocks", "members", "seed", "provenance", "weights", "head", "n_features")
-"""Keys of ``encoder.json`` that describe one encoder, and not what members have in common."""
+"""Keys of ``encoder.json`` that describe one encoder of a run, and not all encoders in common."""
 _OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtype")
-"""Keys of ``encoder.json`` that are equal in members of one kind, in addition to the
+"""Keys of ``encoder.json`` that are equal in encoders of one kind, in addition to the
 preprocessing."""
 _LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """Keys of the section ``preprocessing`` whose values are learned from the training people."""
@@ -43,7 +43,7 @@ format."""
 
 
 def write_members(run: Path, record: MembersRecord) -> None:
-    """Write ``members.json``, the record of a run's members, into the folder of the run."""
+    """Write ``members.json``, which lists the encoders of a run, into the run's folder."""
     content = record.model_dump(mode="json")
     if record.joined is None:
         del content["joined"]
@@ -51,12 +51,12 @@ def write_members(run: Path, record: MembersRecord) -> None:
 
 
 def has_members(run: Path) -> bool:
-    """Tell whether a folder is a run of several members."""
+    """Tell whether a folder is a run of several encoders ("members")."""
     return (run / MEMBERS).is_file()
 
 
 def read_record(run: Path) -> MembersRecord:
-    """Read ``members.json``, the record of a run's members; refuse a damaged file."""
+    """Read ``members.json``, which lists the encoders of a run; refuse a damaged file."""
     path = run / MEMBERS
     content = read_json(path, error=CheckpointError, remedy=_REMEDY)
     try:
@@ -95,12 +95,12 @@ def _first_twice(values: Sequence[int | str | None]) -> str:
 
 
 def members_of(run: Path) -> tuple[Path, ...]:
-    """Return the folders of all members of a run, or the folder of a run of one encoder.
+    """Return the folders of all encoders of a run, or the run's folder if there is one encoder.
 
     Raises
     ------
     CheckpointError
-        If members are not trained yet, or have other weights than ``members.json`` names.
+        If encoders are not trained yet, or have other weights than ``members.json`` lists.
     """
     if not has_members(run):
         return (run,)
@@ -178,7 +178,7 @@ def _beside_of(beside: BesideRecord) -> Json:
 
 
 def digest_of_members(record: MembersRecord) -> str | None:
-    """Return the digest of all members' weights, by which a run is named; None before the end."""
+    """Return the digest of all encoders of a run, or None before all are trained."""
     if record.weights is None:
         return None
     return join_digests(record.weights)
@@ -190,7 +190,7 @@ def join_digests(digests: Iterable[str]) -> str:
 
 
 def join_starts(starts: Sequence[Start]) -> Start:
-    """Describe the weights from which members started, of one run or of another run's members."""
+    """Describe the weights from which the encoders of a run started, as one entry."""
     contents = list(map(Start.content, starts))
     shared = shared_content(contents)
     if len(shared) == len(contents[0]):
@@ -202,7 +202,7 @@ def join_starts(starts: Sequence[Start]) -> Start:
 
 
 def preparation_of(samples: Samples) -> str:
-    """Return the keys of ``encoder.json`` that determine the preprocessing of samples, as text."""
+    """Return the keys of ``encoder.json`` on which preprocessing depends, as text."""
     decisive = [samples.preprocessing.content(), samples.channels, samples.cache_dtype]
     return json.dumps(decisive, sort_keys=True)
 
@@ -240,7 +240,7 @@ def describe_members(
     *,
     joined: Sequence[JoinedMember] | None = None,
 ) -> RunDescription:
-    """Describe a run of several members: the keys with equal values, and each member.
+    """Describe a run of several encoders ("members"): keys with equal values, and each member.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def describe_members(
 
 
 def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
-    """Return the keys of ``encoder.json`` that members share, and the measures of any member."""
+    """Return keys of ``encoder.json`` that a run's encoders share, and measures that any reads."""
     shared = shared_content(list(map(EncoderContract.content, contracts)))
     sections = list(map(attrgetter("preprocessing"), contracts))
     of_samples = shared_content(list(map(PreprocessingRecord.content, sections)))
@@ -328,7 +328,7 @@ def describe_run(
 def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
-    """Describe each kind of member: preprocessing, network, loss, runs and number of members."""
+    """Describe each kind of encoder in a run: preprocessing, network, loss, number of encoders."""
     of_kinds = dict[int, list[int]]()
     for member, number in enumerate(number_kinds(contracts)):
         of_kinds.setdefault(number, []).append(member)

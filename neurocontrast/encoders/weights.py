@@ -35,11 +35,11 @@ MEMBERS = "members.json"
 ``members``."""
 _REMEDY = "Copy the run again."
 _MOST_SUGGESTIONS = 9
-"""Number of unknown tensor names from which messages suggest no similar names."""
+"""Number of unknown tensor names at which error messages stop to suggest similar names."""
 
 
 def folder_of_member(run: Path, number: int) -> Path:
-    """Return the folder of a run's member, an encoder with the files of a run of its own."""
+    """Return the folder of one encoder ("member") of a run of several encoders."""
     return run / "members" / str(number)
 
 
@@ -160,7 +160,7 @@ def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def refuse_members(folder: Path) -> None:
-    """Refuse a run of several members for a command that needs a single encoder."""
+    """Refuse a run of several encoders ("members") for a command that needs one encoder."""
     if (folder / MEMBERS).is_file():
         raise CheckpointError(
             f"{folder}: this run has several members (training.members), and one encoder is taken. "

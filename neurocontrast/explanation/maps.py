@@ -271,7 +271,7 @@ def explain_mean_of_scans(
 
 
 def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
-    """Return the names of feature blocks of all members; empty if no member has several blocks."""
+    """Return the names of feature blocks of a run's encoders; empty if each has one block."""
     names = dict[str, int]()
     for score in scores:
         names |= score.blocks
@@ -281,7 +281,7 @@ def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
 def align(
     values: npt.NDArray[np.floating], score: LinearScore, names: Sequence[str]
 ) -> npt.NDArray[np.floating]:
-    """Arrange the values of a member's score and blocks in the order of all members' blocks.
+    """Arrange an encoder's score and feature blocks in the order of all blocks of a run.
 
     Values have the shape (1 + n_blocks, …), the score first. The score of a member with a single
     block is the part of this block; the part of a block that a member lacks is 0.
@@ -363,7 +363,7 @@ def _explain_mean(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return a scan's occlusion maps and contributions, as means over the members of a run."""
+    """Return a scan's occlusion maps and contributions, as means over the encoders of a run."""
     names = names_of_blocks(map(attrgetter("score"), members))
     maps = []
     contributions = []

@@ -267,7 +267,7 @@ class _Composite(Kernel):
 
 
 class Product(_Composite):
-    """Product of kernels, ``a * b``: scans are alike only if alike by every factor.
+    """Product of kernels, ``a * b``: scans are similar only if similar by every factor.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ class Product(_Composite):
 
 
 class WeightedSum(_Composite):
-    """Weighted sum of kernels, ``2.0 * a + b``: scans are alike if alike by any kernel.
+    """Weighted sum of kernels, ``2.0 * a + b``: scans are similar if similar by any kernel.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class ColumnKernel(Kernel):
         return ~values.isnan().any(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
-        """Tell whether no value is missing, by a sum where the package's own `observed` is used."""
+        """Tell whether no value of the column is missing; a NaN in the sum answers fastest."""
         is_own = type(self).observed is ColumnKernel.observed
         if is_own and not math.isnan(float(values.sum())):  # NaN of any value, and of +∞ − ∞
             return True
@@ -250,7 +250,7 @@ class ColumnKernel(Kernel):
                     )
 
     def _problems_of(self, weights: Tensor, turned: Tensor) -> dict[str, Tensor]:
-        """Mark pairs (n, m) whose weights contradict the kernel's attributes, by problem."""
+        """Mask the pairs (n, m) whose weights contradict an attribute of the class, by problem."""
         rounding = 1e-5 * weights.abs().clamp_min(1)
         return {
             "not finite": ~weights.isfinite(),
@@ -289,7 +289,7 @@ class ColumnKernel(Kernel):
 
 
 def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Block:
-    """Replace weights of pairs in which a value is missing by the mean weight."""
+    """Replace a kernel's weights of pairs in which a value is missing by the mean weight."""
 
     def block(i: slice, j: slice) -> Tensor:
         return torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)
@@ -298,7 +298,7 @@ def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Bl
 
 
 def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
-    """Replace the weights of scans with themselves by `diagonal` (n,), unless None."""
+    """Replace a kernel's weights of scans with themselves by given weights (n,), unless None."""
     if diagonal is None:
         return block
     scans = torch.arange(len(diagonal), device=diagonal.device)
@@ -311,7 +311,7 @@ def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
 
 
 def _rows(features: Tensor, rows: slice) -> Tensor:
-    """Return a slice of features, without copying if the slice holds all rows."""
+    """Return a slice of a kernel's rescaled values, without copying if all rows are asked for."""
     if not rows.start and (rows.stop is None or rows.stop >= len(features)):
         return features
     return features[rows]

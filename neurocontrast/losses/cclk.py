@@ -194,8 +194,9 @@ class WeaklySupervisedCCLK(_CCLK):
 class FairCCLK(_CCLK):
     """Fair CCL-K: scans are contrasted with scans of the same condition, to forget the condition.
 
-    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, L = −mean_i log( K_ii / (K_ii + (n−1) M_i) )
-    (Tsai et al. 2022, eq. 8).
+    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, the loss is L = −mean_i log( K_ii / (K_ii +
+    (n−1) M_i) ) (Tsai et al. 2022, eq. 8). A condition is the value of the metadata, such as a
+    site.
 
     If the condition is the site, traces of the site do not help to tell a scan from others of the
     same site, so that the network gains nothing by encoding the site. Choose the loss, often in a
@@ -209,7 +210,7 @@ class FairCCLK(_CCLK):
     ridge : float, default 0.01
         Ridge penalty λ > 0. With a large λ, M_i and so the repulsion are smaller.
     temperature, symmetric, own
-        See `WeaklySupervisedCCLK`.
+        Parameters as in `WeaklySupervisedCCLK`.
 
     Examples
     --------
@@ -255,7 +256,7 @@ class HardNegativeCCLK(FairCCLK):
     ridge : float, default 0.01
         Ridge penalty λ > 0. With a large λ the repulsion is smaller.
     temperature, symmetric, own
-        See `WeaklySupervisedCCLK`.
+        Parameters as in `WeaklySupervisedCCLK`.
 
     Examples
     --------

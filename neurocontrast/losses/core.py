@@ -1,4 +1,4 @@
-"""Pool of the embeddings of a batch, for which a loss is computed in blocks of anchors.
+"""Embeddings of a batch ("pool"), whose loss is computed in blocks of anchor embeddings.
 
 An anchor is an embedding that a loss compares with all others, its candidates. A loss defines its
 formula for a block of anchors (`neurocontrast.losses.pairs.Pairs`), and `Pool.each_anchor` applies
@@ -67,7 +67,7 @@ class Pool:
     scale: float | Tensor = 1.0
     """Factor 1/τ of inner products; a tensor without gradient if the temperature is learned."""
     processes: Processes = field(default_factory=Processes)
-    """Processes that hold the same pool, and divide its blocks among themselves."""
+    """Processes that hold the same embeddings, and divide blocks of anchors among themselves."""
     sample_weights: Tensor | None = None
     """Weight of each sample in means over anchors, (n,); None for equal weights."""
     reduction: Reduction = "mean"
@@ -108,7 +108,7 @@ class Pool:
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return the pool that compares anchors of first views with candidates of second views."""
+        """Return the `Pool` that compares anchors of given views with candidates of others."""
         firsts, seconds = zip(*pairs, strict=True)
         anchors = self._views(firsts)
         candidates = anchors
@@ -145,7 +145,7 @@ class Pool:
         return supremum
 
     def each_anchor(self, formula: Formula, *learned: Tensor) -> tuple[Tensor, ...]:
-        """Apply a formula to all anchors, block by block, so that memory grows only with n.
+        """Apply a loss's formula to all anchors, block by block, so that memory grows only with n.
 
         The similarities of a block are computed, reduced and dropped, and computed again for the
         gradient. If there are several blocks, processes divide the blocks among themselves.

@@ -249,13 +249,13 @@ class Objective(nn.Module):
         return figures
 
     def value(self, pool: Pool) -> Tensor:
-        """Compute the loss of a batch, given as a pool of embeddings."""
+        """Compute the loss of a batch, given as a `Pool` of embeddings, as the sum of its parts."""
         first, *others = self.parts(pool).values()
         return sum(others, first)
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Compute the named parts of the loss of a batch, given as a pool of embeddings."""
+        """Compute the named parts that sum to the loss of a batch, given as a `Pool`."""
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         """Check the metadata of a whole cohort before training; see `Kernel.check`."""
@@ -279,7 +279,7 @@ class Objective(nn.Module):
         weights: Tensor | None = None,
         reduction: Reduction = "mean",
     ) -> _Result:
-        """Check views and metadata, combine both to a pool, and apply a function to the pool."""
+        """Check views and metadata, combine both to a `Pool`, and apply a function to the pool."""
         views = checked_views(z1, z2)
         self._check_call(len(views), reduction)
         with torch.autocast(views[0].device.type, enabled=False):
@@ -385,7 +385,7 @@ def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
 
 
 def _gathered(pool: Pool) -> Pool:
-    """Gather the embeddings, metadata and sample weights of all processes in one pool."""
+    """Gather the embeddings, metadata and sample weights of all processes in one `Pool`."""
     sizes = gather_sizes(pool.n_samples, pool.anchors.device)
     columns = {}
     for name, column in pool.metadata.items():

@@ -68,9 +68,10 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
 
 
 class Similarities(torch.autograd.Function):
-    """Compute similarities of all anchors with candidates, or with the anchors for None.
+    """Compute similarities of all anchors with candidates, of which None means the anchors.
 
-    See `compare`.
+    An anchor is an embedding that a loss compares with other embeddings, its candidates. See
+    `compare`.
     """
 
     @staticmethod
@@ -112,7 +113,7 @@ def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
 
 
 class LogSumExp(torch.autograd.Function):
-    """Compute L_i = log Σ_j b_ij exp s_ij, with the gradient b_ij exp(s_ij − L_i).
+    """Compute L_i = log Σ_j b_ij exp s_ij of similarities, with the gradient b_ij exp(s_ij − L_i).
 
     Value and gradient need memory for one copy of s each.
     """
@@ -192,7 +193,7 @@ class MeanAndLogSumExp(torch.autograd.Function):
 
 
 class Twins(torch.autograd.Function):
-    """Take the similarity of each anchor with its twin, the only other view of the sample."""
+    """Take the similarity of each anchor embedding with the other view of the same sample."""
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, pairs: Any) -> Tensor:
@@ -324,13 +325,16 @@ def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
 
 
 def _sum_up(scores: Tensor) -> Tensor:
-    """Compute the log-sum-exp over each anchor's candidates, (V, n_i, 1, 1), in place."""
+    """Compute the log-sum-exp over each anchor's candidates, (V, n_i, 1, 1), overwriting scores."""
     largest = scores.amax((2, 3), keepdim=True)
     return scores.sub_(largest).exp_().sum((2, 3), keepdim=True).log_().add_(largest)
 
 
 def _shares(s: Tensor, logarithms: Tensor | None, sums: Tensor) -> Tensor:
-    """Compute b_ij exp s_ij / Σ_k b_ik exp s_ik, given the logarithms of the denominators."""
+    """Compute b_ij exp s_ij / Σ_k b_ik exp s_ik, the gradient of a log-sum-exp.
+
+    The inputs are logarithms of the weights b and of the denominators.
+    """
     if logarithms is None:
         return torch.sub(s, sums).exp_()
     return torch.add(s, logarithms.unsqueeze(1)).sub_(sums).exp_()

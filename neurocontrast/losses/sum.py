@@ -48,7 +48,7 @@ _Weights = Annotated[dict[str, NonNegative] | None, AfterValidator(_by_objective
 
 
 class SumOfObjectives(nn.Module):
-    """Weighted sum of losses on the same two views, each loss with its own kernel on metadata.
+    """Weighted sum of losses on the same two views; each loss may have a kernel of its own.
 
     An example is conditional alignment and uniformity on age, plus a fair loss on the site, to
     forget the site.

@@ -87,10 +87,11 @@ class SINCERE(EpsilonSupInfoNCE):
     """SINCERE: scans of one label attract, scans of different labels repel, and no pair does both.
 
     mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes
-    2023), P_i and N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never
-    positive, so that, unlike with `SupCon`, classes are not pushed apart from within. The KL
-    divergence of positives from negatives is at least mean_i log(#N_i + 1) − L, the `bound` in the
-    metrics of training (theorem 3 has the looser log #N_i).
+    2023), where P_i are the n_i other embeddings of the anchor's label and N_i the embeddings of
+    other labels. The gradient on a pair of one label is never positive, so that, unlike with
+    `SupCon`, classes are not pushed apart from within. The KL divergence of positives from
+    negatives is at least mean_i log(#N_i + 1) − L, the `bound` in the metrics of training (theorem
+    3 has the looser log #N_i).
 
     Parameters
     ----------
@@ -209,10 +210,10 @@ def _counts(
 class RankNContrast(Objective):
     """Rank-N-Contrast: order distances of embeddings like the differences of a number such as age.
 
-    mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the pool of 2n embeddings
-    (Zha et al. 2023, equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i − y_j|``.
-    Each other embedding j is the positive in turn, with the embeddings at least as far from the
-    anchor in y as negatives. Only the order of the differences in y counts, so that there is no
+    mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the 2n embeddings of a
+    batch (Zha et al. 2023, equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i −
+    y_j|``. Each other embedding j is the positive in turn, with the embeddings at least as far from
+    the anchor in y as negatives. Only the order of the differences in y counts, so that there is no
     bandwidth. The distances of an anchor are sorted once: O(n² log n) time, O(n) memory.
 
     Choose the loss to predict one continuous variable such as age. Embeddings have unit norm as in
@@ -412,7 +413,7 @@ class Supervised(Objective):
         Raises
         ------
         DataError
-            If no training scan is of some class.
+            If a class has no training scan.
         """
         values = metadata[self.column]
         target: Description = {"column": self.column, "kind": self.kind}

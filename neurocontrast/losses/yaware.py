@@ -17,8 +17,8 @@ from neurocontrast.settings import Column, checked
 class YAwareInfoNCE(Objective):
     """Y-Aware InfoNCE: scans attract in proportion to similarity of metadata, and all scans repel.
 
-    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings
-    (Dufumier et al. 2021), which is conditional alignment + global uniformity + log M. Each
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the 2n embeddings of a
+    batch (Dufumier et al. 2021), which is conditional alignment + global uniformity + log M. Each
     anchor's weights sum to 1 (rows, not columns, are normalised: a scan of a rare age counts as
     much as any other).
 
@@ -144,8 +144,8 @@ class SupCon(YAwareInfoNCE):
 class ExponentialYAware(Objective):
     """L^exp: scans attract by the similarity of metadata, and repel by the difference.
 
-    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the
-    pool of 2n embeddings (Barbano et al. 2023, the loss L^exp). The loss is `YAwareInfoNCE` with
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the 2n
+    embeddings of a batch (Barbano et al. 2023, the loss L^exp). The loss is `YAwareInfoNCE` with
     each similarity in the logarithm multiplied by the difference 1 − w/‖w‖∞ of the two scans'
     metadata: scans of equal metadata do not repel at all. The sum over k keeps the positive j
     itself; some sources leave it out.

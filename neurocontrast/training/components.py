@@ -53,7 +53,7 @@ _BATCH = 16
 _STEADY = 1e-6
 """Smallest range of a voxel that varies, as a share of the largest range of any voxel."""
 _BEFORE_LDA = 3
-"""Number of principal components for each discriminant of ``lda``."""
+"""Number of principal components for each discriminant of the linear encoder ``lda``."""
 _SHRINKAGE = 0.3
 
 

@@ -32,7 +32,7 @@ class PretextTask:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Images, metadata and row numbers of a training; a row is a sample's place in all columns."""
+    """Images, metadata and row numbers of a training; row k of each column belongs to image k."""
 
     images: Images
     """Preprocessed images from which views are made."""

@@ -50,7 +50,7 @@ class TrainingOutput:
     resume: bool = False
     """Whether to continue from the newest checkpoint in the folder, if there is one."""
     title: str = "Training"
-    """Title of the progress bar."""
+    """Title of the progress bar, and prefix of messages during fine-tuning."""
     progress: Progress = SILENT
     """Receives progress messages."""
 

@@ -13,7 +13,7 @@ CheckStop = Callable[[], None]
 
 
 class Stopped(Exception):
-    """Raised after a signal asked training to stop, at a point where the state can be saved."""
+    """Raised when a signal asked training to stop and the state can be saved."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
@@ -21,7 +21,7 @@ class Stopped(Exception):
 
 
 def _own(number: int) -> int:
-    """Return the signal unchanged, because a single process need not agree with others."""
+    """Return the signal unchanged; with several processes, all processes agree on a signal."""
     return number
 
 

@@ -266,7 +266,7 @@ class AugmentSettings(Replaceable):
     def sites(cls) -> Self:
         """Return settings that imitate scans of another site, at their defaults, and the cutout.
 
-        Blur and noise are left out: sharpness and Rician noise take their places.
+        Blur and noise are off, because sharpness and Rician noise replace them.
         """
         return cls(**{"blur": None, "noise": None}, **{name: {} for name in _AT_SITES})
 

@@ -79,9 +79,9 @@ class MarkBraind(EachImage):
 class KeepBraind(EachImage):
     """Set all voxels outside the brain to 0, and optionally the voxels of the brain's edge too.
 
-    The brain is the largest piece of the mask, with filled holes. After resampling a voxel is brain
-    if half of the voxel is, so that the edge does not depend on how far interpolation smears the
-    image. A DataError names an image with fewer than 500 remaining voxels.
+    The brain is the largest connected component of the mask, with holes filled. After resampling, a
+    voxel counts as brain if at least half of the voxel lies in the mask, so that interpolation does
+    not widen the brain. A DataError names an image with fewer than 500 remaining voxels.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ from neurocontrast.transforms.naming import (
 Description: TypeAlias = (
     "bool | int | float | str | Sequence[Description] | Mapping[str, Description] | None"
 )
-"""Description of an object as a JSON value."""
+"""JSON value that describes an object, such as a transform, by class and settings."""
 
 _OPTIONS_OF_COMPOSE = {
     "map_items": True,
@@ -372,7 +372,7 @@ def _describe_global(value: object, name: str, position: Position) -> Descriptio
 
 
 def _describe_attributes(value: object, position: Position) -> Description:
-    """Describe an object by its attributes, except state that the class keeps between calls."""
+    """Describe an object by its attributes, except attributes that each call changes."""
     kind = type(value)
     attributes = attributes_of(value)
     if attributes is None:

@@ -77,7 +77,7 @@ def grid_affine(
 ) -> npt.NDArray[np.float64]:
     """Return the affine of a new grid with the centre and axes of a grid of shape `source`.
 
-    Where the voxel sizes are the same, the new grid is made of whole voxels of the source.
+    If voxel sizes are equal, the new grid is made of whole voxels of the source grid.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class CheckFieldOfViewd(EachImage):
 
     A DataError names an image that would fill less than half of the grid along an axis. The same
     holds if cropping would remove more than 10 % of the voxels above the mean of a brain, or 20 %
-    of the voxels above the mean of a head, which may lose its neck. An image of which more than
+    of the voxels above the mean of a head, whose neck may be cropped. An image of which more than
     half of the voxels are 0 counts as a skull-stripped brain, any other image as a head.
 
     Parameters
@@ -214,8 +214,8 @@ def resample(
 ) -> Volume:
     """Interpolate a volume linearly to a grid with the same centre and directions.
 
-    Where the new grid is coarser, each of its voxels averages over its own width. The grids share
-    their axes, so the interpolation is one sparse matrix for each axis.
+    If the new grid is coarser, each new voxel averages over its width. The grids have the same
+    axes, so that the interpolation is one sparse matrix for each axis.
 
     Parameters
     ----------
@@ -272,17 +272,17 @@ def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 class ResampleByAread(EachImage):
-    """Resample images to a voxel size and a shape about their own centre.
+    """Resample images to another voxel size and shape around the centre of each image.
 
-    Interpolation is linear; where the new grid is coarser, each new voxel averages over its own
-    width, so that no voxel of the scan is skipped. An image that has the voxel size already is
-    cropped or padded by whole voxels, as by `monai.transforms.ResizeWithPadOrCropd`. On a finer
-    grid the result equals `monai.transforms.Spacing`.
+    Interpolation is linear; if the new grid is coarser, each new voxel averages over its width, so
+    that no voxel of the scan is skipped. An image that has the voxel size already is cropped or
+    padded by whole voxels, as by `monai.transforms.ResizeWithPadOrCropd`. On a finer grid the
+    result equals `monai.transforms.Spacing`.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
-        Items that are images (C, D, H, W); one without an affine has voxels of 1 mm.
+        Keys of images (C, D, H, W); an image without affine has voxels of 1 mm.
     spacing_mm : float or None
         Voxel size of the new grid, the same along each axis; None keeps each image's own.
     shape : sequence of 3 int or None

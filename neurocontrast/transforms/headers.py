@@ -25,15 +25,16 @@ _GRAVE_VOXELS = 1.0
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Differences between sform and qform, with both values.
+    """Differences between the sform and the qform of a NIfTI header, described for messages.
 
     Parameters
     ----------
     differences : tuple of str
-        One text each for axes, voxel sizes, rotation, shear and shift; empty where both agree.
+        Descriptions of differences in axes, voxel sizes, rotation, shear and shift; empty if both
+        affines agree.
     is_grave : bool
-        Whether a voxel lies more than a voxel away by the other affine, sizes differ by more than
-        2 %, or axes by more than a degree.
+        Whether the affines place any voxel more than a voxel apart, or voxel sizes differ by more
+        than 2 %, or axes by more than a degree.
     """
 
     differences: tuple[str, ...] = ()

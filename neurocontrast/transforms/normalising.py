@@ -20,7 +20,8 @@ from neurocontrast.transforms.images import (
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 _LITTLE = 0.02
-"""Smallest share of brain under the Gaussian; below it the smoothed value fades to 0."""
+"""Smallest share of brain under the Gaussian; with a smaller share, the smoothed value fades to
+0."""
 _SMALLEST = 1e-15
 _LARGEST = 1e15
 """Limits of an image's largest intensity, beyond which float32 cannot sum squares of

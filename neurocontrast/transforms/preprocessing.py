@@ -76,7 +76,7 @@ class ScanSettings(Settings):
     padded."""
     normalise: Literal["zscore", "zscore-brain", "percentile", "none"] = "zscore"
     """Normalisation of intensities. ``zscore``: mean 0 and standard deviation 1 over the whole
-    volume. ``zscore-brain``: the same over non-zero voxels alone, zeros staying 0 (for
+    volume. ``zscore-brain``: the same over non-zero voxels alone, and zeros stay 0 (for
     skull-stripped scans). ``percentile``: the brain's `percentiles` become 0 and 1, and values
     beyond are clipped. ``none``: intensities as they are."""
     percentiles: tuple[

@@ -123,7 +123,7 @@ class RandBrainBiasFieldd(RandSignald):
         return n_terms(self.settings.order)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw the coefficients of the polynomial."""
+        """Draw the coefficients of the polynomial that forms the bias field."""
         return {"coefficients": polynomials(self.settings.order, normal_numbers(uniforms))}
 
     def change(self, s_BCDHW: Tensor, *, strength: Array, coefficients: Array) -> Tensor:

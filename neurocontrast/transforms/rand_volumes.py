@@ -37,8 +37,8 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
 
     settings: Operation
     operation: ClassVar[str]
-    """Name of the operation, a key of its random numbers: adding another operation leaves them
-    unchanged."""
+    """Name from which the operation's random numbers are derived, so that adding another operation
+    to the chain does not change these numbers."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         self.seed = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def drawn_for(self, n_channels: int) -> Drawn:
-        """Draw the operation's arguments for one volume, from the current seed."""
+        """Draw the random numbers that change one volume, from the current seed."""
         (drawn,) = draw_all([self], [self.seed], n_channels=n_channels)
         return drawn
 

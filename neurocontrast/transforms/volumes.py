@@ -129,13 +129,16 @@ def like(changed: Tensor, x: Any) -> Tensor:
 
 
 def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
-    """Return numbers (b, ...) as a float32 tensor of five axes, on the device of `x`."""
+    """Return numbers (b, ...) on the device of `x`, with five axes to multiply volumes by."""
     tensor = torch.from_numpy(values.astype(np.float32)).to(x.device)
     return tensor.reshape(tensor.shape + (1,) * (5 - tensor.ndim))
 
 
 def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
-    """Return row numbers as a tensor on the device of `x`; None for all rows, to avoid a copy."""
+    """Return row numbers as an index tensor on the device of `x`, or None for all rows.
+
+    With None, samples need not be copied.
+    """
     if len(rows) == len(x):
         return None
     return torch.from_numpy(rows).to(x.device)

@@ -148,11 +148,12 @@ class WeaklySupervisedCCLK(_CCLK):
     M_i = [K W]_ii, the loss is L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq.
     7).
 
-    M_i estimates the similarity to a sample drawn under the condition of i, so that the loss works
-    where no two samples share a condition. Choose the loss over `YAwareInfoNCE` when the condition
-    is noisy or of many dimensions. W can be negative, and M_i can fall to 0 or below: M_i is then
-    clamped at the dtype's tiny, and the anchor is repelled, but not attracted. If that is frequent
-    (`clamped` in the metrics of training), give a larger ridge or bandwidth, or ``own=False``.
+    M_i estimates the similarity of scan i to a random scan with the same condition, the value of
+    the metadata, so that the loss works even if no two scans share a condition. Choose the loss
+    over `YAwareInfoNCE` when the condition is noisy or of many dimensions. W can be negative, and
+    M_i can fall to 0 or below: M_i is then replaced by the smallest positive number of the dtype
+    ("clamped"), and the scan is repelled, but not attracted. If clamping is frequent (`clamped` in
+    the metrics of training), give a larger ridge or bandwidth, or ``own=False``.
 
     Parameters
     ----------

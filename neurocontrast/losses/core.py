@@ -240,9 +240,10 @@ class Pool:
         return total / torch.where(mass_of_all > 0, mass_of_all, 1)
 
     def log_mean_exp(self, logarithms: Tensor, mass: Tensor | None = None) -> Tensor:
-        """Compute log mean_i exp x_i of logarithms x (V, n), over anchors of a `mass` above 0.
+        """Compute log mean_i exp x_i of logarithms x (V, n), over anchors with positive weights.
 
-        Without any such anchor, the result is 0.
+        `mass` is the sum of each anchor's weights, (V, n). If no anchor has a mass above 0, the
+        result is 0.
         """
         if self.sample_weights is not None:
             return self._weighed_log_mean_exp(logarithms, mass, self.sample_weights)

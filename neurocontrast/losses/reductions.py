@@ -68,7 +68,7 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
 
 
 class Similarities(torch.autograd.Function):
-    """Compute similarities of all anchors with candidates, of which None means the anchors.
+    """Compute similarities of all anchors with candidates; None compares anchors with anchors.
 
     An anchor is an embedding that a loss compares with other embeddings, its candidates. See
     `compare`.

@@ -18,9 +18,9 @@ class YAwareInfoNCE(Objective):
     """Y-Aware InfoNCE: scans attract in proportion to similarity of metadata, and all scans repel.
 
     mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the 2n embeddings of a
-    batch (Dufumier et al. 2021), which is conditional alignment + global uniformity + log M. Each
-    anchor's weights sum to 1 (rows, not columns, are normalised: a scan of a rare age counts as
-    much as any other).
+    batch (Dufumier et al. 2021), which is `ConditionalAlignment` + `GlobalUniformity` + log M with
+    M = 2n − 1. Each anchor's weights sum to 1 (rows, not columns, are normalised: a scan of a rare
+    age counts as much as any other).
 
     With ``negatives``, a second kernel v, the sum in the logarithm is over candidates of the weight
     b_ij = max(v_ij/‖v‖∞, w_ij/‖w‖∞): mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} b_ik

@@ -94,7 +94,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises
     ------
     CheckpointError
-        If the content is damaged, of another format, or out of reach.
+        If the file is damaged, of another format, or cannot be read at present.
     """
     try:
         _verify(path)

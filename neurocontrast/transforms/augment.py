@@ -255,10 +255,10 @@ class AugmentSettings(Replaceable):
 
     @classmethod
     def reference(cls) -> Self:
-        """Return a published protocol of augmentation: five operations, each with probability 0.5.
+        """Return the augmentation of Dufumier et al. (2021): five operations with probability 0.5.
 
-        The released code draws a flip's axis among four, the channel's included, so that a quarter
-        of the flips do nothing; every flip of these settings mirrors the brain.
+        The authors' code draws the axis of a flip from four, including the axis of channels, so
+        that a quarter of the flips do nothing; with these settings every flip mirrors the brain.
         """
         return cls(**{name: {} for name in _REFERENCE})
 

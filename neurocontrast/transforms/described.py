@@ -71,10 +71,10 @@ class DescribedTransforms:
 
 
 def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
-    """Apply a user's transforms to a scan, and check that their description suits a cache.
+    """Apply a user's transforms to a scan, and check that a cache can recognise the transforms.
 
-    A DataError refuses a description that changes from call to call, or that contains the scan's
-    path.
+    A DataError refuses transforms whose description changes from call to call, or contains the
+    scan's path.
     """
     before = _describe_all(transforms)
     item = apply(transforms, {"image": scan})

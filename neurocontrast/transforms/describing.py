@@ -359,7 +359,7 @@ def _describe_pickled(value: object, position: Position) -> Description:
 
 
 def _describe_global(value: object, name: str, position: Position) -> Description:
-    """Describe an object that pickle stores by name: by name, or by the wrapped object."""
+    """Describe an object that pickle stores by name: by the name, or by the wrapped object."""
     kind = type(value)
     for module in (getattr(value, "__module__", None), kind.__module__):
         if object_of(module, name) is value:

@@ -67,7 +67,7 @@ class _Comparison:
 
 
 def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
-    """Compare sform and qform of a NIfTI header; without codes for both, nothing can differ.
+    """Compare sform and qform of a NIfTI header; unless both have a code, nothing can differ.
 
     Nibabel reads the sform if its code is above 0, else the qform.
 
@@ -143,7 +143,7 @@ def _compare_sizes(
 def _compare_places(
     sform: Affine, qform: Affine, shape: Sequence[int], comparison: _Comparison, *, named: float
 ) -> None:
-    """Record the shift between sform and qform; one of a voxel at any corner is grave."""
+    """Record the shift between sform and qform; a shift by a voxel at any corner is grave."""
     voxel = float(voxel_sizes(sform).min())
     shifts = []
     for anchor, position in {

@@ -91,7 +91,7 @@ def is_plain(value: object) -> bool:
 
 
 def name_of_ufunc(value: np.ufunc, position: Position) -> str:
-    """Return the name of a ufunc of numpy or scipy; refuse a user's, whose name may be any."""
+    """Return the name of a ufunc of numpy or scipy; refuse a ufunc that a user defined."""
     of_numpy = getattr(np, value.__name__, None)
     of_scipy = getattr(special, value.__name__, None)
     if value is not of_numpy and value is not of_scipy:

@@ -150,12 +150,17 @@ def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
 
 
 def n_terms(order: int) -> int:
-    """Count the terms of a polynomial in three variables of a total degree, without constant."""
+    """Count the terms of a polynomial in three variables, given its total degree.
+
+    The constant does not count.
+    """
     return _terms(order)[0].shape[1]
 
 
 def polynomials(order: int, normals: Array) -> Array:
-    """Scale Legendre coefficients so that the fields have mean 0 and standard deviation 1.
+    """Scale random Legendre coefficients so that a field has mean 0 and standard deviation 1.
+
+    Mean and standard deviation are over a volume's voxels.
 
     Returns coefficients (b, n, n, n) with n = `order` + 1, from standard normal numbers (b,
     n_terms).
@@ -435,8 +440,8 @@ class RandBrainSharpnessd(RandSignald):
 class RandTissueShiftd(RandVolumed):
     """Multiply each tissue map by a smooth random field, and add another inside the brain.
 
-    Tissue maps of another scanner differ so. MONAI's `RandBiasFieldd` multiplies all channels by
-    one field, and adds nothing.
+    The result imitates tissue maps of another scanner. MONAI's `RandBiasFieldd` multiplies all
+    channels by one field, and adds nothing.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return Drawn(uniforms[:, 0] < self.settings.probability, numbers)
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
-        """Change the volumes of a batch for which the draw says so."""
+        """Change the volumes of a batch that were drawn to be changed."""
         assert drawn is not None
         rows = np.flatnonzero(drawn.is_changed)
         if len(rows):

@@ -175,7 +175,10 @@ def corner_median(x_BCDHW: Tensor) -> Tensor:
 
 
 def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
-    """Return each brain's 99th percentile, estimated on some thousand voxels, or −inf."""
+    """Return each brain's 99th percentile, estimated on some thousand voxels.
+
+    The result is −inf without brain voxels.
+    """
     # Odd: not every other one of a row of even length.
     step = max(1, x_BCDHW[0, 0].numel() // _N_SORTED) | 1
     is_brain = brain_BCDHW.flatten(2)[..., ::step] != 0.0

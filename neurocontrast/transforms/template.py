@@ -11,7 +11,8 @@ from neurocontrast.transforms.preprocessing import mni_grid
 
 _GRID_MM = 4.0
 _FAINT = 0.05
-"""Share of the bright voxels' intensity; voxels nearer to the background count as noise."""
+"""Largest difference from the background that counts as noise, as a share of the bright voxels'
+difference."""
 _BRIGHT_PERCENTILE = 99.5
 BRAIN_LITRES_MIN = 0.7
 BRAIN_LITRES_MAX = 3.0

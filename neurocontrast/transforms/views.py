@@ -20,7 +20,7 @@ _KEY = "image"
 _N_TRIED = 6
 """Number of views made to test that a transform is reproducible from a seed."""
 _EQUAL = 1e-3
-"""Largest relative difference between two views of one seed on a GPU."""
+"""Largest relative difference between two views of one seed that counts as rounding on a GPU."""
 
 Sample = dict[str, Any]
 """Dictionary of an image, as MONAI's dictionary transforms take."""

@@ -48,8 +48,8 @@ class Architecture:
     title: str
     citation: str
     anchor: str = "features.conv0.weight"
-    """Tensor that is once in each file of the network; the text before this name in the file is the
-    prefix of all names."""
+    """Name of a tensor that occurs once in each file of the network; text before the name in a file
+    is the prefix of all tensor names."""
     first: str = "features.conv0.weight"
     """Name of the weight of the first convolution."""
     rules: tuple[tuple[str, str], ...] = (_LAYERS_OF_DENSENET, _IN_FEATURES)

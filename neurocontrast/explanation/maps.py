@@ -100,7 +100,7 @@ class LinearScore(nn.Module):
         return "network"
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Compute the score (n,) of each volume in float64, since occlusion changes few digits."""
+        """Compute the score (n,) of each volume in float64, because occlusion changes few digits."""
         return self.contributions(volumes)[:, 0]
 
     def contributions(self, volumes: torch.Tensor) -> torch.Tensor:
@@ -283,8 +283,8 @@ def align(
 ) -> npt.NDArray[np.floating]:
     """Arrange an encoder's score and feature blocks in the order of all blocks of a run.
 
-    Values have the shape (1 + n_blocks, …), the score first. The score of a member with a single
-    block is the part of this block; the part of a block that a member lacks is 0.
+    Values have the shape (1 + n_blocks, …), the score first. The score of an encoder with a single
+    block is the part of this block; the part of a block that an encoder lacks is 0.
     """
     if list(score.blocks) == list(names):
         return values

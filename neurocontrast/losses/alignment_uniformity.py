@@ -242,8 +242,8 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
 
     −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ −
     Ẑ_i) ) exp s_ij ] (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE`, the loss never pushes
-    scans of equal metadata apart. Choose it when metadata should organise the representation and a
-    batch has many similar scans.
+    scans of equal metadata apart. Choose the loss when metadata should organise the representation
+    and a batch has many similar scans.
 
     If ``kernel`` has the factor `Different` on the site, all pairs of one site repel with full
     weight, even pairs of similar age. To attract by one kernel and repel by another, add

@@ -113,8 +113,9 @@ class _CCLK(Objective):
 
         M_i has terms of both signs, which are scaled by the largest of |W_ji K_ij|, not of K_ij: a
         condition whose samples are all far from the anchor does not vanish at a small temperature.
-        Similarities are relative to the own pair's, whose difference of 0 has no gradient: if the
-        own pair is nearly all of M_i, the small rest of the gradient keeps its digits.
+        Similarities are relative to the similarity of both views of one scan, whose difference of 0
+        has no gradient: if this pair is nearly all of M_i, the small rest of the gradient is not
+        lost in rounding.
         """
         kernel, columns = self.condition(pool, view)
         operator = conditional_operator(kernel, columns, ridge=self.ridge, dtype=pool.anchors.dtype)

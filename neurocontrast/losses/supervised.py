@@ -25,9 +25,10 @@ class EpsilonSupInfoNCE(Objective):
 
     mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], where P_i are
     the n_i other embeddings of the anchor's label, with the anchor's other view, and N_i the
-    embeddings of other labels (Barbano et al. 2023). ε is subtracted from the similarity after its
-    division by τ. Without any other label in the batch the loss is −ε. The loss is a mean over the
-    positives, as in the released code, while the paper's equation is a sum over the positives.
+    embeddings of other labels (Barbano et al. 2023). ε is subtracted from similarities that are
+    divided by τ already. Without any other label in the batch the loss is −ε. The loss is a mean
+    over the positives, as in the released code, while the paper's equation is a sum over the
+    positives.
 
     Parameters
     ----------

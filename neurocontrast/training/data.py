@@ -25,7 +25,7 @@ class PretextTask:
     """Self-supervised task: random views of each sample, and the loss that compares them."""
 
     views: Views
-    """Makes two views of each sample of a batch."""
+    """Function that makes two random views of each sample of a batch; see `Views`."""
     objective: AnyObjective
     """Loss of `neurocontrast.losses`; `fit` fits its kernel on the training rows."""
 

@@ -43,7 +43,7 @@ class FitResult:
 
 @dataclass(frozen=True)
 class TrainingOutput:
-    """Run directory of a training, and the display of its progress."""
+    """Run directory of a training, and the display of progress."""
 
     folder: Path
     """Run directory, for ``metrics.csv`` and ``checkpoints/``."""
@@ -52,7 +52,7 @@ class TrainingOutput:
     title: str = "Training"
     """Title of the progress bar, and prefix of messages during fine-tuning."""
     progress: Progress = SILENT
-    """Receives progress messages."""
+    """Receiver of progress messages."""
 
 
 def fit(

@@ -157,7 +157,7 @@ class TrainerState:
     def divided(
         self, batches: Sequence[Sequence[int]]
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
-        """Provide this process's share of batches to measure.
+        """Provide this process's share of the batches on which metrics are measured.
 
         If batch statistics are not computed over all processes, every process gets whole batches.
         """

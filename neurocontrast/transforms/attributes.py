@@ -117,7 +117,7 @@ def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
 
 
 def name_of_text(text: str) -> str:
-    """Return a mapping's key as descriptions store the key: the text itself, or a path's digest."""
+    """Return a mapping's key for a description of a transform: the text, or a path's digest."""
     description = describe_text(text)
     if description == text:
         return text

@@ -59,13 +59,13 @@ class TwoViews:
     A view depends on the image, `seed`, the epoch, the sample's name and the view's number (0 or
     1), but not on the rest of the batch, the order of samples, the process, or earlier draws. So a
     resumed run sees the views of an uninterrupted run, and several processes see the views of one
-    process. Views are made on the batch's device. Before each view the transform is seeded by its
-    ``set_random_state``; samples of one name share their random numbers.
+    process. Views are made on the batch's device. Before each view the transform is seeded by
+    ``set_random_state``; samples of the same name get the same random numbers.
 
     Parameters
     ----------
     transform : callable
-        Function that takes a dictionary ``{"image": Tensor}`` and returns one, mostly a
+        Function from a dictionary ``{"image": Tensor}`` to a dictionary of the same form, mostly a
         ``monai.transforms.Compose``. An image is a plain float32 tensor (channels, then two or
         three spatial axes), uint8 images divided by 255. A `RandBatchTransform` receives whole
         batches, and so do this package's operations on volumes, alone or in a `Compose` of nothing

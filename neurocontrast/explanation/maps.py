@@ -100,7 +100,7 @@ class LinearScore(nn.Module):
         return "network"
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Compute the score (n,) of each volume, in float64 because occlusion changes last digits."""
+        """Compute each volume's score (n,) in float64, because occlusion changes few digits."""
         return self.contributions(volumes)[:, 0]
 
     def contributions(self, volumes: torch.Tensor) -> torch.Tensor:

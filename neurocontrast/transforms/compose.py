@@ -71,7 +71,7 @@ def brain_transforms(
     Parameters
     ----------
     preprocessing : Preprocessing, optional
-        Settings of the preprocessing, such as those stored with an encoder; by default `**settings`
+        Settings of the preprocessing, such as those stored with an encoder; by default ``**settings``
         are used.
     key : str
         Key of the path, and then of the image.

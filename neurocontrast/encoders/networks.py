@@ -57,15 +57,7 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
     if settings.is_linear:
         layers = LinearComponents(settings.n_components or _N_COMPONENTS, n_voxels)
         return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
-    if settings.name == "mlp":
-        return _mlp(settings, n_channels)
-    if settings.name in _DENSENETS:
-        return _densenet(settings, n_channels)
-    if settings.name in _RESNETS:
-        return _resnet(settings, n_channels)
-    if settings.name == "lenet":
-        return _lenet(settings, n_channels)
-    return _lenet5(settings)
+    return NETWORKS[settings.name](settings, n_channels)
 
 
 def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
@@ -232,7 +224,7 @@ class _Resize(nn.Module):
         )
 
 
-def _lenet5(settings: EncoderSettings) -> FeatureMaps:
+def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
     """Build LeNet-5 (LeCun et al. 1998) for colours, with normalisation, without its classifier."""
     norm = _norm_layer(settings, 2)
     convolutions = [
@@ -272,3 +264,16 @@ def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.
     if settings.norm == "group":
         return partial(nn.GroupNorm, n_groups)
     return {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[settings.n_dims]
+
+
+NETWORKS: dict[str, Callable[[EncoderSettings, int], FeatureMaps]] = {
+    **dict.fromkeys(_DENSENETS, _densenet),
+    **dict.fromkeys(_RESNETS, _resnet),
+    "lenet": _lenet,
+    "lenet5": _lenet5,
+    "mlp": _mlp,
+}
+"""Name → function that builds the network for a number of channels, with random weights.
+
+A name is allowed in configurations by `EncoderSettings.name`, whose module loads no PyTorch.
+"""

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
+from neurocontrast.encoders.norms import norm_layer
 
 if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings
@@ -173,7 +174,7 @@ def _width_of_resnet(settings: EncoderSettings, stage: int) -> int:
 def _set_norms(layers: nn.Module, settings: EncoderSettings) -> None:
     """Replace the batch normalisations of a ResNet if the settings ask for groups."""
     if settings.norm != "batch":
-        _replace_norms(layers, _norm_layer(settings, _RESNETS[settings.name][2] // 2))
+        _replace_norms(layers, norm_layer(settings, _RESNETS[settings.name][2] // 2))
 
 
 def _dilate(stage: nn.Module, dilation: int) -> None:
@@ -199,7 +200,7 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
 
 def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     """Build three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
-    norm = _norm_layer(settings, 4)
+    norm = norm_layer(settings, 4)
     layers = nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
         layers.extend(
@@ -226,7 +227,7 @@ class _Resize(nn.Module):
 
 def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
     """Build LeNet-5 (LeCun et al. 1998) for colours, with normalisation, without its classifier."""
-    norm = _norm_layer(settings, 2)
+    norm = norm_layer(settings, 2)
     convolutions = [
         nn.Conv2d(3, 6, kernel_size=5),
         norm(6),
@@ -252,18 +253,11 @@ def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
     """Build linear layers for measures, which are channels of samples of one voxel."""
     widths = settings.widths or _WIDTHS
     layers = nn.Sequential(nn.Flatten())
-    norm = _norm_layer(settings, 1)
+    norm = norm_layer(settings, 1)
     for n_in, n_out in pairwise([n_measures, *widths]):
         layers.extend([nn.Linear(n_in, n_out, bias=False), norm(n_out), nn.ReLU()])
     layers.append(nn.Unflatten(1, (widths[-1], 1)))
     return FeatureMaps(layers, n_dims=1, n_features=widths[-1], smallest_shape=1)
-
-
-def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
-    """Return a factory: number of channels → normalisation layer."""
-    if settings.norm == "group":
-        return partial(nn.GroupNorm, n_groups)
-    return {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[settings.n_dims]
 
 
 NETWORKS: dict[str, Callable[[EncoderSettings, int], FeatureMaps]] = {

@@ -297,7 +297,7 @@ def choose(
         return given
     rule = f": must be a section with the key '{key}', which is one of {one_of(names)}"
     if not isinstance(given, Mapping):
-        raise _explained([f"{rule}, found {_shown(given)}."])
+        raise _explained([_no_section(given, rule, find(default or ""))])
     name = given.get(key, default)
     if name is None:
         raise _explained([f"{rule}."])
@@ -315,6 +315,14 @@ def choose(
         return model(**content)
     except ValidationError as error:
         raise _explained(_lines(error, model)) from None
+
+
+def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
+    """Return the message for a list or a word in place of a section; `usual` is its default."""
+    if usual is None:
+        return f"{rule}, found {_shown(given)}."
+    keys = f"Allowed keys: {one_of(usual.model_fields)}."
+    return f": must be a section of keys and values, found {_shown(given)}. {keys}"
 
 
 def _explained(lines: list[str]) -> PydanticCustomError:

@@ -187,8 +187,10 @@ def test_a_name_that_is_no_kernel_is_refused_and_makes_nothing_be_imported(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
         ConfigError, match=r"objective\.kernel\.0\.type: must be one of 'gaussian', .*, found"
-    ):
+    ) as refused:
         configured([{"type": name, "column": "age"}])
+    if name == "untouched:Window":
+        assert "found once the program has imported 'untouched'" in str(refused.value)
 
 
 def test_ccl_k_refuses_what_is_not_definite_by_its_name():

@@ -16,6 +16,7 @@ from neurocontrast.cli.command import (
     argument,
     option,
 )
+from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import check_writable, write_text
 from neurocontrast.reading import read_json
@@ -124,7 +125,7 @@ def index(
         Path, option("Table to write; index.json (a_index.json of a.tsv) is written next to it.")
     ] = Path("participants.tsv"),
     layout: Annotated[
-        str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
+        str, option(f"{', '.join(LAYOUTS)}, measures; auto is the only one whose images are there.")
     ] = "auto",
     phenotypes: Annotated[
         list[Path] | None,
@@ -151,7 +152,7 @@ def index(
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
+    """Find the scans of a BIDS tree, of fMRIPrep, CAT12, FreeSurfer and others; write one table.
 
     Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and
     participants.tsv, decoded by the JSON files next to them. Tables of regional measures become
@@ -196,7 +197,7 @@ def index(
             "--out",
             "run",
         ]
-    elif found.layout in ("bids", "ixi"):
+    elif set(found.table["stage"]) == {"raw"}:
         following = ["prepare", found.path, "--out", "brains"]
     return Result(facts, title, notes=notes, next=following, path=found.path)
 

@@ -72,8 +72,8 @@ def index(
         the record next to it lists what was found, chosen and left out: ``index.json``, or
         ``a_index.json`` of a table ``a.tsv``.
     layout : str, default="auto"
-        ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or
-        ``ixi``; ``measures`` for people with regional measures, whose images are not wanted;
+        A layout of `neurocontrast.data.layouts.LAYOUTS`, such as ``bids``, ``fmriprep`` or
+        ``cat12``; ``measures`` for people with regional measures, whose images are not wanted;
         ``auto`` is the only one whose images are there (raw images come before those of
         derivatives, and FreeSurfer's last), or ``measures`` where no images are.
     phenotypes : sequence of path

@@ -174,6 +174,8 @@ def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: obje
 
     Its `name` is the key unless given.
     """
+    if key not in _SECTIONS:
+        raise KeyError(f"reporting/templates/sections.yaml has no section '{key}': add its lead")
     title = _SECTIONS[key]["title"].format(**values)
     lead = _SECTIONS[key]["lead"].format(**values)
     return Section(name or key, title, blocks, lead=lead.strip())

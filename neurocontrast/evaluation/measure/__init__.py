@@ -4,7 +4,7 @@ A finding is a question to every evaluation. `check` refuses settings that a que
 `measure` computes the figures of the models and asks every question.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -50,6 +50,8 @@ def measure(
     for question in sorted(questions, key=attrgetter("last")):
         if question.measure is not None:
             new = question.measure(inputs)
+            _check_new("record", new.records, measurement.records)
+            _check_new("table", new.tables, result.tables | measurement.tables)
             measurement.records.update(new.records)
             measurement.tables.update(new.tables)
             measurement.notices.extend(new.notices)
@@ -60,3 +62,13 @@ def measure(
     warnings += measurement.notices
     evaluation = evaluation.model_copy(update={"warnings": warnings})
     return replace(result, evaluation=evaluation, tables=result.tables | measurement.tables)
+
+
+def _check_new(kind: str, names: Iterable[str], taken: Container[str]) -> None:
+    """Refuse a record or a table that would replace the one of another finding."""
+    for name in names:
+        if name in taken:
+            raise ValueError(
+                f"measure: a {kind} '{name}' is there already, of an earlier finding or of the "
+                "models. Give the finding's a name of its own."
+            )

@@ -55,11 +55,11 @@ class Increment(ResultSection):
     interval: Interval = None
     p_value: StrictFloat | None = None
     p_adjusted: StrictFloat | None = None
-    """The p-value adjusted by Holm for the number of rivals; None with a single rival."""
+    """The p-value adjusted by Holm for the number of baselines; None with a single one."""
 
     @property
     def p_tested(self) -> float | None:
-        """The p-value, adjusted where there are several rivals."""
+        """The p-value, adjusted where there are several baselines."""
         if self.p_adjusted is None:
             return self.p_value
         return self.p_adjusted

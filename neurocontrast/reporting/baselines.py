@@ -25,10 +25,10 @@ from neurocontrast.reporting.wording import (
 _OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
 """Verdicts about the embedding, the least favourable first."""
 NETWORK = "the network"
-"""Part of the embedding that a baseline of linear components alone lacks."""
+"""`MeasuredBaseline.lacks` of linear components alone, which the embedding has beside a network."""
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
-"""Shorter names of linear probes in sentences."""
+"""Name of a linear probe → its shorter title in sentences."""
 _VERDICTS: dict[Verdict, str] = {
     "better": "the embedding does better, by an interval of the difference that excludes zero",
     "worse": "the embedding does worse, by an interval of the difference that excludes zero",
@@ -92,7 +92,7 @@ class MeasuredBaseline:
 
     @property
     def without(self) -> str:
-        """The lacking part in a sentence; empty where the embedding is beside the features."""
+        """Words behind the name, " without an encoder"; empty for one that has the embedding."""
         if self.beside:
             return ""
         return f" without {self.lacks or 'an encoder'}"
@@ -103,7 +103,7 @@ class MeasuredBaseline:
         return with_estimator(self.plural, self.by)
 
     def value(self, metric: str) -> float | None:
-        """Return a metric of all predictions pooled; of folds alone, the mean over folds."""
+        """Return the pooled value of a metric; if undefined, the mean over folds."""
         return point_estimate(self.metrics.get(metric))
 
     def difference(self, metric: str) -> float | None:
@@ -111,7 +111,7 @@ class MeasuredBaseline:
         return self.increment.get(metric, Increment()).difference
 
     def outcome(self, metric: str) -> Verdict:
-        """Judge by the interval of the difference whether the embedding is better, or worse."""
+        """Judge by the difference's interval whether the embedding is better than the baseline."""
         interval = self.increment.get(metric, Increment()).interval
         higher_is_better = describe_metric(metric).higher_is_better
         return judge_difference(interval, higher_is_better=higher_is_better)
@@ -202,7 +202,7 @@ def _is_no_part(models: list[MeasuredBaseline]) -> bool:
 
 
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
-    """Say a gain with its interval, and whether the interval excludes zero."""
+    """Say the gain of the network, or of the embedding, and whether the interval excludes zero."""
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
     if gain.interval is None:
@@ -219,7 +219,7 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 
 
 def say_weights(s: Result) -> str:
-    """Say how the probe weighed the network's features against components; empty for one group."""
+    """Say how the probe weighed network against linear components; empty if not recorded."""
     weights = s.probe.weights
     if not weights:
         return ""
@@ -265,7 +265,7 @@ def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) 
 
 
 def _reach(models: list[MeasuredBaseline], metric: str) -> str:
-    """Name the measures, and the value of the metric that each model of the measures reaches."""
+    """Name the measures, and say which value of the metric each model of the measures reaches."""
     values = []
     for model in models:
         value = number_text(model.value(metric), digits=2)

@@ -47,7 +47,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Facts:
-    """Pairs of a term and its value."""
+    """A list of terms with values, such as "Sites: 5"."""
 
     block: ClassVar[str] = "facts"
     facts: Sequence[tuple[str, str]]
@@ -102,7 +102,7 @@ class Table:
     filter: str = ""
 
     def list_reasons(self) -> list[str]:
-        """Return why values are absent, each reason once, in the order met."""
+        """List the reasons for absent values of the table, each once, in reading order."""
         return list(dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason))
 
 
@@ -222,7 +222,7 @@ class Citations:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, *references: str) -> str:
-        """Return the mark of one or more references: "[3]" or "[3, 4]"."""
+        """Return the citation mark of one or more references: "[3]" or "[3, 4]"."""
         numbers = []
         for reference in references:
             numbers.append(self._numbers.setdefault(reference, len(self._numbers) + 1))
@@ -336,7 +336,7 @@ class Column:
     reason: str = "not recorded"
 
     def show(self, row: Mapping[Any, Any]) -> Cell:
-        """Return the column's cell of a row."""
+        """Return the cell of a table for the column's value in a row."""
         value: Any = row.get(self.key)
         detail = str(row.get(f"{self.key}_detail") or "")
         if self.kind == "heading":

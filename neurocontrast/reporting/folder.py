@@ -73,7 +73,7 @@ class EvaluationFolder(ResultTables):
 
     @property
     def objective(self) -> ObjectiveRecord:
-        """The loss of pretraining; empty if nothing is recorded."""
+        """Loss of the pretraining run and its settings; empty if none are recorded."""
         return self.summary.objective or ObjectiveRecord()
 
     @property
@@ -83,12 +83,12 @@ class EvaluationFolder(ResultTables):
 
     @property
     def software(self) -> Environment:
-        """Versions of the programs that ran; empty if nothing is recorded."""
+        """Versions of Python and packages that evaluated; empty if none are recorded."""
         return self.summary.environment or Environment()
 
     @property
     def split(self) -> FixedSplit:
-        """The fixed split; empty with cross-validation."""
+        """The fixed split into training, validation and test; empty with cross-validation."""
         return self.summary.split or FixedSplit()
 
     @property
@@ -129,7 +129,7 @@ class EvaluationFolder(ResultTables):
 def read_folder(
     folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Any] = ()
 ) -> EvaluationFolder:
-    """Read and check the folder of an evaluation, with the records of `findings`.
+    """Read and check the folder of an evaluation, including the records of `findings`.
 
     With `show_ids`, identifiers of participants may appear in the report. A path that is no
     evaluation raises ConfigError; a file that is missing, damaged or of another format raises

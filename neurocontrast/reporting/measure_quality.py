@@ -37,10 +37,10 @@ N_PICTURES = 20
 N_PEOPLE = 1500
 """Most rows of the table of people: with more, the page takes long to open."""
 UNITS_OF_KINDS = {"thickness": "mm", "volume": "mm³", "area": "mm²"}
-"""Unit of the axis of each kind of measure."""
+"""Kind of regional measure → unit at the axis of its figure."""
 _N_SITES = 10
 _SHADES = (0.5, 1.0, 2.0)
-"""Absolute shifts of a site's median, in deviations, from which a cell is one shade darker."""
+"""Absolute shifts of a site's median, in deviations, at which a cell gets the next darker shade."""
 
 
 @dataclass(frozen=True, eq=False)

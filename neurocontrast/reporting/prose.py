@@ -1,4 +1,4 @@
-"""Verdicts of reports: each a function of numbers, and its sentence."""
+"""Verdicts such as "better" from differences and intervals, and the sentences that say them."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,15 +8,21 @@ import pandas as pd
 from neurocontrast.reporting.wording import DASH, interval_text, number_text
 
 Verdict = Literal["worse", "unknown", "open", "better"]
-"""First model against a second, by the interval of the difference; unknown without interval."""
+"""Verdict on a model against a second one, by the interval of their difference.
+
+``open`` if the interval holds zero, ``unknown`` without interval.
+"""
 OfGuess = Literal["better", "worse", "no better", "not shown"]
-"""Model against a constant guess; not shown where only the value is better, not the interval."""
+"""Verdict on a model against a constant guess.
+
+``not shown`` if the value is better and the interval of the difference holds zero.
+"""
 OfChance = Literal["above", "below", "open"]
-"""Metric against the level of chance; open where the interval holds that level."""
+"""Verdict on a metric against chance: ``open`` if the interval holds the level of chance."""
 Interval = Sequence[float] | None
 
 SIGNIFICANT = 0.05
-"""Level of significance: tests with a smaller p-value show a difference."""
+"""Significance level: a test with a smaller p-value shows a difference."""
 NOTABLE_OUTSIDE = 0.3
 """Share of a map's values outside the brain from which the report warns."""
 

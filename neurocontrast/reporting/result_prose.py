@@ -49,7 +49,7 @@ class ResultProse(Protocol):
         """Say the whole result with the details that a reviewer asks for first."""
 
     def data(self) -> str:
-        """Say how much was evaluated."""
+        """Say how many samples were evaluated."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class ScanResult:
         return ""
 
     def _amount(self, value: float | None) -> str:
-        """Write a value of the metric for its sentence: a share as a number of 100."""
+        """Write a value of the metric for a sentence, such as "71" (of 100 scans) for 0.71."""
         if value is None:
             return DASH
         if self.key == "mae":
@@ -207,9 +207,9 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value covariates reach beside the embedding's `value`.
+        """Say in plain words which value the covariates alone reach; empty without covariates.
 
-        Empty without covariates.
+        The number of decimals is that of the embedding's `value`.
         """
         alone = self.value_of_covariates
         if alone is None:
@@ -330,7 +330,7 @@ class ScanResult:
 
 
 def _digits_of_error(value: float) -> int:
-    """Return the number of decimals that an error of this size is written with."""
+    """Return with how many decimals an error, such as a mean absolute error, is written."""
     return 1 if abs(value) >= 1 else 3
 
 

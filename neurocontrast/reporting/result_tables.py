@@ -26,7 +26,7 @@ TEMPLATES = resources.files("neurocontrast.reporting") / "templates"
 _LEVEL = 0.95
 """Confidence level of evaluations that record none."""
 _LABELS = frozenset(("y_true", "target"))
-"""Columns of classes; numbers where the target is continuous."""
+"""Columns of the target's values: text for classes, numbers for a continuous target."""
 _TEXT = _LABELS | frozenset(
     (
         "participant_id",
@@ -50,7 +50,7 @@ _TEXT = _LABELS | frozenset(
         "split",
     )
 )
-"""Columns that hold text in every table; further ones are named where a table is read."""
+"""Columns that hold text, not numbers, in every table of an evaluation."""
 _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
 """Tables whose further columns may hold text or numbers."""
 
@@ -206,7 +206,7 @@ def read_result_table(
 
 
 def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
-    """Return a column as numbers; refuse other cells, unless the column may hold text."""
+    """Convert a column to numbers; raise DataError for text where text is not allowed."""
     values = pd.to_numeric(column, errors="coerce")
     wrong = column.notna() & values.isna() & (column.str.lower() != "nan")
     if not wrong.any():

@@ -34,7 +34,7 @@ MODEL_LINES: dict[str, dict[str, Any]] = {
     "baseline": {"color": BASELINE, "linestyle": "--"},
     "embedding": {"color": MAIN, "linestyle": "-"},
 }
-"""Lines of the embedding and of the covariates alone in curves."""
+"""Colour and line of the embedding and of the baseline of covariates in curves."""
 CHANCE_LINE: dict[str, Any] = {"color": CHANCE, "linestyle": ":", "linewidth": 1.3}
 
 WIDTH = 5.2
@@ -102,12 +102,12 @@ styled = matplotlib.rc_context(_LOOK)
 
 
 def blank_figure(*, height: float, width: float = WIDTH, layout: Any = "constrained") -> Figure:
-    """Return an empty figure of the given inches, outside pyplot."""
+    """Return an empty figure of a size in inches, without pyplot's global state."""
     return Figure(figsize=(width, height), layout=layout)
 
 
 def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
-    """Return a figure of the given inches with one pair of axes."""
+    """Return a figure of a size in inches, with one pair of axes."""
     figure = blank_figure(height=height, width=width)
     return figure, figure.add_subplot()
 
@@ -191,7 +191,7 @@ _MAX_GROUPS = 12
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one look in a plot of rows; the index of `rows` is the row of the plot."""
+    """Points of one colour and marker; the index of `rows` is the row of the plot of each point."""
 
     rows: pd.DataFrame
     label: str | None = None
@@ -326,7 +326,7 @@ def draw_intervals(
     sides: tuple[str, str] = ("", ""),
     **look: Any,
 ) -> Picture | None:
-    """Return a figure of rows of values; None where there is no value.
+    """Draw values with intervals, one row for each label; None if no value is defined.
 
     The caption is `sentence` and `note`; the alternative text is `sentence` and the values. `sides`
     are words above the left and the right end of the axis; `look` is passed on to `draw_rows`.
@@ -386,7 +386,7 @@ def about_thinning(n_shown: int, n_all: int, items: str) -> str:
 
 
 def point_size(n_points: int) -> float:
-    """Return the area of a marker: the more points, the smaller."""
+    """Return the area of a marker, which shrinks with the number of points."""
     return float(np.clip(9000 / max(n_points, 1), 8, 34))
 
 

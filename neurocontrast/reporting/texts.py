@@ -192,5 +192,5 @@ def _fill(text: str, words: wording.Words, names: Mapping[str, object]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Join lines, and take out the blanks that conditions leave before punctuation."""
+    """Join lines of a filled template, without blanks before punctuation."""
     return re.sub(r"(?<=\() | (?=[.,;:)])", "", " ".join(text.split()))

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 DASH = "–"
-"""Printed for an absent value, beside its reason."""
+"""Mark of an absent value in tables."""
 
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
 """Metrics that are written in per cent for images, as the field does."""
@@ -109,12 +109,12 @@ _METRICS: dict[str, dict[str, Any]] = yaml.safe_load(
 
 
 def lower_first(text: str) -> str:
-    """Return text with a small first letter."""
+    """Return a text with a small first letter, the rest unchanged."""
     return text[:1].lower() + text[1:]
 
 
 def capitalise(text: str) -> str:
-    """Return text with a capital first letter, the rest unchanged."""
+    """Return a text with a capital first letter, the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
@@ -150,7 +150,7 @@ def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None
 
 
 def is_error(key: str) -> bool:
-    """Return whether a metric is an error: less is better, and 0 is best."""
+    """Tell whether a metric is an error: less is better, and 0 is best."""
     named = describe_metric(key)
     return not named.higher_is_better and named.ideal is None
 
@@ -255,7 +255,7 @@ def shorten_paths(text: str) -> str:
 
 
 def bare_text(text: object) -> str:
-    """Return text without the control characters that no page can show."""
+    """Return a text without control characters, which no page can show."""
     return "".join(letter for letter in str(text) if letter.isprintable() or letter in "\n\t ")
 
 

@@ -57,7 +57,7 @@ def _label(name: str) -> str:
 
 
 def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
-    """Return the steps of `list_steps` as a table."""
+    """Return the table of steps by which the evaluated scans were selected."""
     items = files.words.items
     columns = (
         Column("Step", "step", "heading"),

@@ -18,7 +18,7 @@ from neurocontrast.reporting.texts import (
 from neurocontrast.reporting.wording import join_words, lower_first
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
-"""First words of metrics that keep their capital within a sentence."""
+"""Proper names that begin the labels of metrics: their capital stays within a sentence."""
 
 
 def show_methods(files: EvaluationFolder) -> Section:

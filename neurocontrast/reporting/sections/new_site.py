@@ -61,7 +61,7 @@ _ORDERS = {
     "calibration_slope",
     "calibration_intercept",
 }
-"""Metrics of the order of predictions, which a constant guess does not have."""
+"""Metrics of how predictions are ordered, undefined for a constant guess."""
 _TITLES = {"bias": "Bias", "spread": "Spread"}
 """Column of new_sites.tsv → heading in the table."""
 _NOTE_ON_BIAS = (
@@ -257,7 +257,7 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
 
 
 def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
-    """Draw a metric of each site's people, with the site in training and without."""
+    """Draw a metric of each site's scans: with other scans of the site in training, and without."""
     rows = site_rows(files, metric)
     named = files.describe(metric)
     chance = files.chance(metric)

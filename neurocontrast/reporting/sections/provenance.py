@@ -33,7 +33,7 @@ _RECORDED = (
     "simulation",
     "environment",
 )
-"""Keys of ``evaluation.json`` that Provenance shows."""
+"""Keys of ``evaluation.json`` that the section shows."""
 
 
 _SKIPPED = (

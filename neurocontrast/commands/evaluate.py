@@ -22,8 +22,8 @@ from neurocontrast.evaluation.measure.writing import write_evaluation
 from neurocontrast.exceptions import one_of
 from neurocontrast.files import check_output_folder
 from neurocontrast.progress import Progress
+from neurocontrast.reporting.baselines import estimator_title, list_baselines
 from neurocontrast.reporting.findings import FINDINGS
-from neurocontrast.reporting.rivals import estimator_title, rivals
 from neurocontrast.reporting.wording import DASH, count_text, estimate_text, leading_metrics
 from neurocontrast.runs.planning import make_plan
 from neurocontrast.settings import settings_from
@@ -80,7 +80,7 @@ class EvaluationResult(WrittenFigures):
         record = self.record
         trained = record.probe.name if record.finetuning else None
         found = {trained or "embedding": record.metrics, "covariates only": record.baseline}
-        found |= {each.name: each.metrics for each in rivals(record)}
+        found |= {each.name: each.metrics for each in list_baselines(record)}
         return {name: metrics for name, metrics in found.items() if metrics}
 
     @property
@@ -88,8 +88,8 @@ class EvaluationResult(WrittenFigures):
         """Return how the estimator of each model is called, by the names of `models`."""
         record = self.record
         keys = {"embedding": "embedding", "covariates only": "baseline"}
-        for rival in rivals(record):
-            keys[rival.name] = rival.key
+        for baseline in list_baselines(record):
+            keys[baseline.name] = baseline.key
         titles = {}
         for name, key in keys.items():
             titles[name] = estimator_title(record.estimators.get(key))

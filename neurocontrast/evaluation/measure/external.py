@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from neurocontrast.documents.findings import ExternalMetric, ExternalRival, ExternalTest
+from neurocontrast.documents.findings import ExternalBaseline, ExternalMetric, ExternalTest
 from neurocontrast.documents.result import Counts
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, gather
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
@@ -62,9 +62,9 @@ def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
     names = [name for name in plan.target.metric_names if name not in POOLED_ONLY]
     drawn = resample(plan, models, rows, names, plan.subjects, "external-intervals")
     embedding, baseline, *others = models
-    rivals = {}
+    baselines = {}
     for key in others:
-        rivals[key] = ExternalRival(
+        baselines[key] = ExternalBaseline(
             metrics=_list_metrics(plan, drawn[key]),
             increment=subtract_metrics(plan, drawn[embedding], drawn[key], drawn[embedding]),
         )
@@ -88,7 +88,7 @@ def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
         baseline=_list_metrics(plan, drawn[baseline]),
         baseline_covariates=list(plan.covariates),
         increment=subtract_metrics(plan, drawn[embedding], drawn[baseline], drawn[embedding]),
-        rivals=rivals,
+        rivals=baselines,
         n_overlap=external.n_overlap,
         overlap_by=list(external.overlap_by),
     )

@@ -284,12 +284,12 @@ def _compose(
     dealt = split_table(plan.table, plan.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
     embedding = models["embedding"]
-    rivals = {}
+    baselines = {}
     keys = dict[str, Any](baseline_covariates=list(plan.covariates))
     for model in plan.models:
         keys |= model.result_keys
         if model.baseline:
-            rivals[model.name] = model.baseline.describe()
+            baselines[model.name] = model.baseline.describe()
     design = plan.split_design
     if design.splitter is not None:
         keys["splitter"] = design.splitter
@@ -323,7 +323,7 @@ def _compose(
         increment=figures.increment,
         models=figures.models,
         permutation=permutation,
-        rivals=rivals,
+        rivals=baselines,
         estimators=plan.estimators,
         threshold=Threshold(
             rule=settings.threshold, values=[fit.threshold for fit in embedding.fits]

@@ -207,7 +207,7 @@ def _with_external_measures(
         lacking = empty.index[empty].tolist()
         if lacking:
             text = f"{model.name}, since the test table lacks {one_of(lacking[:5])}"
-            notices.append(Notice.of("external_rival", text=text))
+            notices.append(Notice.of("external_baseline_left_out", text=text))
         elif isinstance(model.design, CovariateDesign | MeasureDesign):
             design = replace(model.design, table=joined.table)
             with_measures.append(replace(model, design=design))

@@ -11,7 +11,7 @@ from neurocontrast.evaluation.plan import planning
 from neurocontrast.evaluation.plan.models import Baseline, ProbeModel
 from neurocontrast.evaluation.probe_kinds import PROBES, Probe
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.reporting.rivals import rivals
+from neurocontrast.reporting.baselines import list_baselines
 from tests.evaluation.quick import evaluate, make_plan
 
 FAST = {"n_bootstraps": 50, "C": (1e-2,)}
@@ -42,10 +42,10 @@ def test_a_model_from_outside_is_fitted_compared_and_written(make_cohort, monkey
     assert content["noise_seed"] == 0
     assert content["noise_increment"]["auc"]["p_value"] == noise.increment["auc"].p_value
     assert "models" not in content
-    (rival,) = rivals(found.evaluation)
-    assert (rival.key, rival.name, rival.what) == ("noise", "noise", "random numbers")
-    assert rival.metrics == noise.metrics
-    assert rival.increment == noise.increment
+    (baseline,) = list_baselines(found.evaluation)
+    assert (baseline.key, baseline.name, baseline.plural) == ("noise", "noise", "random numbers")
+    assert baseline.metrics == noise.metrics
+    assert baseline.increment == noise.increment
     assert {"noise_auc", "baseline_auc"} <= set(found.tables["folds"])
     assert "noise_score" in found.tables["predictions"]
     assert found.evaluation.metrics == before.evaluation.metrics

@@ -203,7 +203,7 @@ def test_a_stored_probe_predicts_with_the_weight_it_was_fitted_with(
     assert stored.coefficients[:N_NETWORK].any() == bool(weight)
 
 
-def test_a_rival_and_the_embedding_are_two_blocks(make_cohort):
+def test_a_baseline_and_the_embedding_are_two_blocks(make_cohort):
     cohort = make_cohort(120, n_features=N_COMPONENTS, diagnosis=EFFECT)
     generator = np.random.default_rng(2)
     volume = generator.normal(5000, 400, 120) + 900 * (cohort.table["diagnosis"] == "patient")

@@ -51,7 +51,7 @@ def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
     why = why_unfit(plan, model.design, plan.splits[0].train)
     if why is None or model.baseline is None:
         return model
-    return Notice.of("rival_left_out", rival=model.baseline.plural, why=why)
+    return Notice.of("baseline_left_out", baseline=model.baseline.plural, why=why)
 
 
 def find_picked_columns(estimator: BaseEstimator) -> str | None:

@@ -238,7 +238,7 @@ def check(
 
 @dataclass(frozen=True)
 class _InspectedSamples:
-    """Kind of the samples of a table, and what was seen in their files."""
+    """Kind of the samples of a table, with the warnings that their files gave."""
 
     kind: str
     """Kind of the samples, as ``data.kind`` names it."""
@@ -311,7 +311,7 @@ def _inspect_images(
     deep: bool,
     progress: Progress,
 ) -> _InspectedSamples:
-    """Open natural images, and add their problems to those of the table."""
+    """Open natural images, and add their problems to the problems of the table."""
     warnings = inspection.cohort.warnings
     if rows:
         readable = inspection.cohort.subset(rows)
@@ -322,7 +322,7 @@ def _inspect_images(
 def _inspect_scans(
     inspection: Inspection, rows: Sequence[int], findings: Sequence[Finding]
 ) -> _InspectedSamples:
-    """Add the problems of opened scans to those of the table, and count the raw scans."""
+    """Add the problems of opened scans to the problems of the table; count the raw scans."""
     readable = inspection.cohort.subset(rows)
     for row, name, finding in zip(rows, readable.names(), findings, strict=True):
         if finding.problem:

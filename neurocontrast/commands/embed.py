@@ -221,7 +221,7 @@ def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
 def _leave_out(
     listings: Sequence[Reading[Source]], where: Where, progress: Progress
 ) -> tuple[list[Reading[Source]], pd.DataFrame]:
-    """Prepare the selected scans; leave out those that cannot be used, with `skip_unreadable`."""
+    """Prepare the selected scans; with `skip_unreadable`, leave out scans that cannot be used."""
     usable = []
     tables = []
     for listing in listings:

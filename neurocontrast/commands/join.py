@@ -288,7 +288,7 @@ def _add_differences(
 
 
 def _shown(cell: str | None) -> str:
-    """Return a cell as messages show it."""
+    """Quote a cell for a message; a missing cell is "nothing"."""
     if cell is None:
         return "nothing"
     return shown(cell)

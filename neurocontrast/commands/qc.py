@@ -191,7 +191,7 @@ def _check_rated_table(path: Path, cohort: Cohort, out: str | os.PathLike[str]) 
 def _table_of_scans(
     cohort: Cohort, measured: MeasuredScans, imported: pd.DataFrame, rated: list[str] | None
 ) -> pd.DataFrame:
-    """Return the table of ``qc.tsv`` before it is flagged: identifiers, measures and ratings."""
+    """Return the table of ``qc.tsv`` without flags: identifiers, measures and ratings."""
     table = cohort.table[["participant_id", "session"]].copy()
     subjects = cohort.table["subject_id"].astype(str)
     table["site"] = "all"
@@ -218,7 +218,7 @@ class _FlaggedScans:
 
 
 def _flag(table: pd.DataFrame, measured: MeasuredScans) -> _FlaggedScans:
-    """Flag scans by their measures, and those that cannot be read, and put the worst first."""
+    """Flag scans that have unusual measures or cannot be read, and put the worst first."""
     flags, worst = flag_scans(table)
     for row, why in measured.unreadable.items():
         flags[row] = [Flag("unreadable", f"cannot be read: {why}")]

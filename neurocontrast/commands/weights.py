@@ -164,7 +164,7 @@ def _preparation_of(
 def _describe_imported(
     foreign: Architecture, source: BrainVolumes, imported: ImportedWeights
 ) -> EncoderDescription:
-    """Describe the weights of another program as ``encoder.json`` does those of a run."""
+    """Describe the weights of another program for ``encoder.json``."""
     objective = None
     if foreign.objective:
         settings = as_config({"objective": dict(foreign.objective)}).objective
@@ -261,7 +261,7 @@ def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progr
 
 
 def _warn_of_colours(encoder: Encoder, run: str | os.PathLike[str], progress: Progress) -> None:
-    """Warn that a state dict does not hold the means of colours by which its encoder standardises."""
+    """Warn that the encoder of photographs standardises colours, which no state dict holds."""
     if encoder.n_dims == 2:
         progress.warning(
             f"{run}: its encoder standardises colours itself, which is not in this file: mean "

@@ -31,7 +31,7 @@ class RunComponents:
 
     cohort: Cohort
     source: Source
-    """Source of the samples, which knows what had to be learned from the rows of training."""
+    """Source of the samples, with statistics that were learned from the rows of training."""
     data: TrainingData
     model: ContrastiveModel
     objective: AnyObjective | None
@@ -45,10 +45,10 @@ class RunComponents:
     target: Json | None
     """Target of the head, where the loss predicts."""
     start: InitialWeights | None = None
-    """Weights that the model starts from, where these were not drawn at random."""
+    """Weights of ``training.init`` that the model starts from; None for random weights."""
 
     def with_source(self, source: Source) -> RunComponents:
-        """Return the components of a run with images from another source."""
+        """Return the components with images, and preprocessing in the encoders, of a new source."""
         for half, of_half in zip(self.model.halves, source.halves, strict=True):
             of_half.set_up(half.encoder)
         data = replace(self.data, images=source.images(self.cohort))
@@ -73,7 +73,7 @@ class RunComponents:
         return facts
 
     def columns_of_no_effect(self) -> Iterator[str]:
-        """Yield a warning of each column of the loss that tells no scans of training apart."""
+        """Warn of each column of the loss that has one value, or none, in all training scans."""
         if self.objective is None:
             return
         in_training = select_rows(self.data.metadata, self.data.training_rows)
@@ -82,19 +82,19 @@ class RunComponents:
             is_known = values >= 0 if kind == "categorical" else ~np.isnan(values)
             if values.ndim == 1 and len(np.unique(values[is_known])) < 2:
                 yield (
-                    f"objective: column '{name}' has one value or none in training and shapes nothing."
+                    f"objective: column '{name}' has one value or none in training and shapes "
+                    "nothing."
                 )
 
 
 def build_components(
     settings: Config, cohort: Cohort, source: Source | None = None, *, is_new: bool = True
 ) -> RunComponents:
-    """Build everything from the configuration and the table.
+    """Build data, network and loss of a run from its configuration and its table.
 
-    Only a user's own transforms read an image.
-
-    `source` is that of the configuration where transforms came from Python. A run that `is_new`
-    reads the weights that it is to start from; later it has its own.
+    No image is read, unless a user's own transforms read one. `source` has the transforms that came
+    from Python; None is the source that the configuration describes. A run that `is_new` reads the
+    weights of ``training.init``; a run that continues has weights of its own.
     """
     if source is None:
         source = source_of(settings.data, second=settings.second)
@@ -180,7 +180,7 @@ def _build_model(
 
 
 def _subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
-    """Return the subject of each of some rows."""
+    """Return the subject of each of some rows of a cohort."""
     return cohort.table["subject_id"].iloc[list(rows)].astype(str).tolist()
 
 
@@ -214,5 +214,5 @@ def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
     values = cohort.table[name]
     if values.dtype.kind == "f":
         return values.to_numpy(dtype=float)
-    text = [None if pd.isna(value) or value == "" else str(value) for value in values]
-    return np.array(text, dtype=object)
+    words = [None if pd.isna(value) or value == "" else str(value) for value in values]
+    return np.array(words, dtype=object)

@@ -75,7 +75,7 @@ def _preparation(samples: Samples) -> Json:
 
 
 def _differences(before: Samples, now: Samples) -> list[str]:
-    """Describe the settings of preparation in which samples differ from those of earlier weights."""
+    """Describe the settings by which scans are now prepared in another way than before."""
     settings_before = _preparation(before)
     settings = _preparation(now)
     differences = []

@@ -1,4 +1,4 @@
-"""Configuration, table and transforms that a run is made of, as Python or the command line give them."""
+"""Configuration, table and transforms of a run, as Python or the command line give them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Inputs:
     def source(self, settings: Config) -> Source:
         """Return the source of the samples of a configuration.
 
-        Refuse transforms for other samples.
+        Transforms from Python are refused for samples that are no scans.
         """
         frame = self.participants if isinstance(self.participants, pd.DataFrame) else None
         return source_of(
@@ -46,10 +46,7 @@ class Inputs:
         )
 
     def with_table(self, settings: Config) -> Config:
-        """Return a configuration that names the table, if a file.
-
-        Refuse a run without any table.
-        """
+        """Return a configuration that names the file of the table; refuse a run without a table."""
         if self.participants is None:
             if settings.data.participants is None:
                 raise ConfigError(
@@ -84,9 +81,9 @@ def with_folder_of_init(settings: Config) -> Config:
 
 
 def read_settings(config: AnyConfig | None, folder: Path, *, resumes: bool) -> Config:
-    """Read the configuration, by default that of the run in a folder.
+    """Read a configuration, by default that of the run in a folder.
 
-    Refuse a folder that cannot have the run.
+    A folder that can neither begin nor continue a run is refused.
     """
     is_new = not (folder / "config.yaml").is_file()
     if launched().by is None:  # of several processes another may have begun the run already

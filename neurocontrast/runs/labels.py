@@ -28,7 +28,7 @@ def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
 
 
 def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
-    """Return which rows are of subjects that a probe was fitted on, under any identifier."""
+    """Tell which rows are of subjects that a probe was fitted on, under any identifier."""
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 
 
@@ -45,7 +45,7 @@ class Labels:
 def read_labels(
     fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> Labels | None:
-    """Read the table to calibrate with, if there is one; refuse where no bias can be learned."""
+    """Read the labels to calibrate with; refuse several classes, and scans without a site."""
     if calibrate is None:
         return None
     if fitted.kind == "multiclass":
@@ -54,9 +54,10 @@ def read_labels(
         )
     if tidy["site"].isna().all():
         raise DataError(
-            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to the "
-            "table of the scans: predict from the table (participant_id, path, site) in place of a "
-            "folder, or embed it again, for embeddings. Scans of one site have the same word there."
+            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to "
+            "the table of the scans: predict from the table (participant_id, path, site) in place "
+            "of a folder, or embed it again, for embeddings. Scans of one site have the same word "
+            "there."
         )
     source = place_of(calibrate).name
     cells = read_cells(calibrate, [fitted.target])
@@ -67,7 +68,7 @@ def read_labels(
 
 
 def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
-    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
+    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained codes."""
     people = read_people(table, ("participant_id", "session"))
     problems = Problems(place_of(table).name)
     for target in targets:
@@ -126,7 +127,7 @@ def truths_of(
 
 
 def _rule_of(fitted: FittedProbe, cell: str) -> str:
-    """Say which labels are allowed, for one that is not."""
+    """Return the rule that a refused label breaks, such as "must be a number"."""
     if fitted.kind != "continuous":
         return f"must be {one_of(fitted.classes)}{suggestion(cell, fitted.classes)}"
     if fitted.target == "age":

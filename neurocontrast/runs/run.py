@@ -59,7 +59,7 @@ from neurocontrast.training.state import ContrastiveState
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run that has begun on disk, or that continues."""
+    """Run whose first files are written, or that continues, before its training."""
 
     is_new: bool
     components: RunComponents | None = None
@@ -68,7 +68,7 @@ class OpenedRun:
     """Names of the scans that are left out."""
 
     def for_others(self) -> Json:
-        """Return all that the other processes must know, JSON-ready."""
+        """Return the message to the other processes, JSON-ready."""
         samples = None
         if self.components is not None:
             samples = self.components.source.contract()
@@ -81,7 +81,7 @@ class RunOfOthers(Document):
 
     is_new: bool
     samples: Samples | None = None
-    """None where the run is finished."""
+    """Preprocessing of the samples as the first process fitted it; None for a finished run."""
     skipped: list[str]
 
 
@@ -96,7 +96,7 @@ class Run:
     folder : Path
         Directory of the run.
     source : source
-        Where samples come from, before anything is learned of them.
+        Source of the samples, before statistics are learned from the training scans.
     resumes : bool
         Whether a run that is in `folder` is continued; where there is none it begins.
 
@@ -126,7 +126,7 @@ class Run:
         config: AnyConfig | None = None,
         inputs: Inputs | None = None,
     ) -> Self:
-        """Check that a run can continue, by default with its own configuration, or begin where there is none."""
+        """Check that the run in a folder can continue, or that a run can begin there."""
         return cls._checked(config, Path(out), inputs or Inputs(), resumes=True)
 
     @classmethod
@@ -186,7 +186,7 @@ class Run:
         beside: Facts | None = None,
         **facts: Json,
     ) -> None:
-        """Write the known answer of each encoder, and then the encoders, with which the run is finished.
+        """Write the known answer of each encoder, and then the encoders, which finish the run.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ class Run:
             opened = self._begin(components, unlearnable, progress)
         else:
             opened = replace(self._continue(components, progress), skipped=recorded)
-        # What a killed process left half-written.
+        # A killed process leaves files half-written.
         for path in list(self.folder.rglob(".tmp-*")):
             path.unlink(missing_ok=True)
         return opened
@@ -321,7 +321,7 @@ class Run:
     def _write_start(
         self, components: RunComponents, skipped: pd.DataFrame, progress: Progress
     ) -> None:
-        """Write which scans are left out, the weights to start from, ``provenance.json`` and ``config.yaml``."""
+        """Write the scans left out, the first weights, ``provenance.json`` and ``config.yaml``."""
         cohort = components.cohort
         facts = components.facts() | self.source.record(cohort) | {"n_skipped": len(skipped)}
         contents = components.source.contents(cohort, progress)

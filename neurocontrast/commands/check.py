@@ -55,11 +55,11 @@ class CheckReport:
     deep: bool
     """Whether every voxel was read, or headers alone."""
     phi: dict[str, int] | None = None
-    """Number of fields that could identify a patient, and of files that could not be read."""
+    """Numbers of fields that could identify a patient, and of files that could not be read."""
     good: Path | None = None
     """Table that was written of the rows without a problem."""
     recipe: tuple[str, ...] = ("small",)
-    """Arguments of ``--config`` for a first run on this table."""
+    """Recipe for a first run on this table, as the command line takes it after ``--config``."""
     n_unprepared: int = 0
     """Number of whole heads, and of brains that are not in MNI space."""
     measures: MeasuresFacts | None = None
@@ -278,7 +278,7 @@ def _checked_target(
 def _check_measures(
     participants: Path, settings: MeasureDataSettings, *, phi: bool, good: Path | None
 ) -> CheckReport:
-    """Check people with regional measures, and the measures."""
+    """Check a table of people together with the tables of their regional measures."""
     inspected, warnings = check_measures(participants, settings, write_good=good)
     people = inspected.people
     summary = add_counts(summarise(people), inspected)

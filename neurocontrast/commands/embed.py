@@ -45,10 +45,10 @@ from neurocontrast.weights import folder_of
 
 
 class EmbeddingsTable(Written):
-    """The table of features, for ``neurocontrast.embedding.read_embeddings``."""
+    """Path of a table of features, which `neurocontrast.embedding.read_embeddings` reads."""
 
     def summary(self) -> str:
-        """Describe how many scans of how many people have features, and how many features."""
+        """Describe the table by its numbers of scans, people and features."""
         read = read_embeddings(self.location)
         scans = f"{len(read.table):,} scans"
         if "subject_id" in read.table:
@@ -161,7 +161,7 @@ def _warn_of_training_selection(settings: Config, n_scans: int, progress: Progre
 
 
 def _depends_on(info: EmbeddingsInfo, settings: EmbeddingSettings, device: str) -> list[object]:
-    """List all that features depend on to the last digit, but the scans of each network."""
+    """List the weights, settings and software on which features depend to the last digit."""
     environment = content_of(info.environment)
     return [
         info.run.content(),
@@ -176,7 +176,7 @@ def _depends_on(info: EmbeddingsInfo, settings: EmbeddingSettings, device: str) 
 def _find_finished(
     readings: Sequence[Reading[Source]], target: Path, depends_on: list[object]
 ) -> list[FinishedBatches]:
-    """Return, for each network, the finished batches of a call that was stopped."""
+    """Return, for each network, the features that a stopped call has kept next to the table."""
     batches = []
     for number, reading in enumerate(readings):
         # Of members that are prepared alike there is one reader, and one pass over the scans.

@@ -30,11 +30,11 @@ from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
 
 _PATHS = ("test", "split_file", "scans")
-"""Settings that name a file."""
+"""Settings of an evaluation that are paths of files."""
 
 
 class EvaluationResult(WrittenFigures):
-    """The folder of an evaluation: a path, whose figures are attributes.
+    """Folder of an evaluation: a path with the evaluation's metrics as attributes.
 
     ``print(result)`` shows the figures. ``result / "folds.tsv"``, ``f"{result}"`` and every
     attribute of a `Path` work, and so does every function that takes the folder. A metric of the
@@ -149,7 +149,7 @@ class EvaluationResult(WrittenFigures):
 
 
 _N_METRICS = 3
-"""Metrics that a printed evaluation shows."""
+"""Number of metrics that a printed evaluation shows."""
 
 
 def _estimate(metric: Metric | float) -> str:

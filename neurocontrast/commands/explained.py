@@ -72,7 +72,7 @@ def explain_score(
 
 
 def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMethod:
-    """Describe the score of a run of several members as the mean of their scores."""
+    """Note, for a run of several members, that the explained score is the mean of theirs."""
     warnings = list(method.warnings)
     if probe.kind != "continuous":
         warnings.append(
@@ -151,11 +151,12 @@ def _explain_measures(
 
 
 def _share_of_block(name: str, share: float) -> BlockShare:
+    """Describe the share of one block of features, such as principal components, in the score."""
     return BlockShare(name=name, share=share)
 
 
 def _scored_measures(look: Look) -> ScoredMeasures:
-    """Return the measures of scans as a network reads them, with its score."""
+    """Return the measures of people as a network reads them, with the network's score."""
     assert isinstance(look.source, RegionalMeasures)
     values = look.source.images(look.cohort).values
     return ScoredMeasures(look.score, values, look.source.known.columns)

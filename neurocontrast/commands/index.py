@@ -249,7 +249,7 @@ class _Measured:
 
 
 def _measures_of(index: Index, target: Path) -> _Measured | None:
-    """Return the measures of the scans; None where none were found.
+    """Return the measures of the indexed scans; None where the folder has no tables of measures.
 
     Scans without measures, and people with measures alone, are added to the notes of the index.
     """

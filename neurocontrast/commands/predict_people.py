@@ -104,7 +104,7 @@ def predict_people(
 
 
 def _features_of(predicted: Predicted) -> pd.DataFrame:
-    """Return the features of everybody as columns, named as in a table of embeddings."""
+    """Return the features of all people as columns, named as in a table of embeddings."""
     features = predicted.embedded.features
     columns = feature_names(features.shape[1])
     return pd.DataFrame(features, index=predicted.tidy.index, columns=columns)
@@ -113,7 +113,7 @@ def _features_of(predicted: Predicted) -> pd.DataFrame:
 def _read_labels(
     weights: WeightsFolder, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> dict[str, Labels]:
-    """Read the labels by target, and check them before anybody is embedded."""
+    """Read the true labels of each target, and check all before the first scan is embedded."""
     if calibrate is None:
         return {}
     source = place_of(calibrate).name

@@ -1,4 +1,4 @@
-"""Prepare heads as they were acquired: brains and tissue maps in MNI space, with records."""
+"""Prepare raw scans of heads: extract brains and tissue maps, and register them to MNI152."""
 
 import os
 import unicodedata
@@ -244,7 +244,7 @@ def _prepare_all(
 def _refuse_outputs(
     cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions
 ) -> None:
-    """Refuse to replace inputs, tables of other programs and images of other scans, beforehand."""
+    """Refuse, before any work, outputs that would replace inputs or files of other programs."""
     for name in (*TABLES, RECORD_NAME):
         if (target / name).exists() and (target / name).samefile(cohort.source):
             raise ConfigError(

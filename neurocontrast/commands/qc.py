@@ -47,13 +47,13 @@ class Quality:
     page: Path
     """The path of ``qc.html``."""
     n_unreadable: int = 0
-    """Scans that cannot be read; they come first."""
+    """Number of scans that cannot be read, which are the first rows."""
     rated: Path | None = None
     """The table of scans with the column ``qc_rating``, where ratings were given."""
     recipe: tuple[str, ...] = ("small",)
-    """Arguments of ``--config`` for a first run on this table."""
+    """Recipe for a first run on this table, as the command line takes it after ``--config``."""
     kind: Literal["volumes", "measures"] = "volumes"
-    """Kind of the data."""
+    """Scans, or regional measures."""
 
     @property
     def flagged(self) -> dict[str, str]:
@@ -267,7 +267,7 @@ def _write_record(path: Path, table: pd.DataFrame, *, n_unreadable: int) -> None
 
 
 def _record_of(rule: Rule) -> RuleRecord:
-    """Return the finite bounds of a rule, as ``qc.json`` has them."""
+    """Return the bounds of a rule for ``qc.json``; infinite bounds are left out."""
     bounds = {}
     if np.isfinite(rule.low):
         bounds["low"] = rule.low

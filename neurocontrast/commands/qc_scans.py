@@ -27,7 +27,7 @@ _RECIPE = 1
 
 
 def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
-    """Return the JPEG file of a scan, black for one that cannot be read."""
+    """Return the thumbnail of a scan as JPEG; a black one for a scan that cannot be read."""
     if file is not None:
         return read_arrays(file)["thumbnail"].tobytes()
     buffer = io.BytesIO()
@@ -41,7 +41,7 @@ class MeasuredScans:
 
     files: dict[int, Path]
     unreadable: dict[int, str]
-    """Reasons why scans cannot be read."""
+    """Reason why a scan cannot be read, by row."""
 
 
 def measure_scans(

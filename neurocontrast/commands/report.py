@@ -39,7 +39,7 @@ _N_ROWS = 20
 
 
 class ComparisonResult(WrittenFigures):
-    """The folder of a comparison; `table` has its differences."""
+    """Folder of a comparison of evaluations; property `table` has the differences."""
 
     @property
     def table(self) -> pd.DataFrame:

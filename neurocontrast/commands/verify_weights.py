@@ -34,16 +34,16 @@ from neurocontrast.runs.networks import RunNetwork, load_networks, sources_of
 from neurocontrast.weights import folder_of, names
 
 _T1 = ("t1",)
-"""Channel of scans that are no maps."""
+"""Channel of T1-weighted scans, which are no maps of tissue."""
 _FEATURES = 1e-3
 _PREDICTIONS = 1e-2
-"""Largest differences from a known answer: of features over the largest, of predictions over
-their size."""
+"""Largest differences from a known answer: of features as a share of the largest feature, of
+predictions as a share of the prediction."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of `verify_weights`."""
+    """Comparisons of weights with a known answer, and of a scan with the training scans."""
 
     checks: list[tuple[bool, str]]
     """Comparisons with the known answer: whether each passed, and a sentence with its figures."""

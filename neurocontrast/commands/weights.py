@@ -1,4 +1,4 @@
-"""Take over the weights of other programs, and hand an encoder's over to them."""
+"""Import the weights of other programs, and export weights for other programs."""
 
 import hashlib
 import io
@@ -292,7 +292,7 @@ def _state_of(encoder: Encoder) -> dict[str, torch.Tensor]:
 
 
 def _as_safetensors(state: Mapping[str, torch.Tensor], contract: EncoderContract) -> bytes:
-    """Return a state dict as a file of safetensors, which says how samples are prepared."""
+    """Return a state dict as a safetensors file, whose metadata tell how scans are prepared."""
     metadata: dict[str, str] = {}
     stated = contract.content()
     for key in ("encoder", "preprocessing", "channels"):

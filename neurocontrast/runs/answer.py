@@ -147,7 +147,7 @@ def write_answer(
     predictions: Mapping[str, float],
     learned_from: Ranges,
 ) -> None:
-    """Write a known answer; `sample` are files below `folder`, None for the phantom."""
+    """Write the known answer of a sample: files below `folder`, or None for the phantom."""
     content = {
         "format": _FORMAT,
         "neurocontrast": version(),
@@ -243,7 +243,7 @@ class _Comparison:
 
     sentence: str
     is_like: bool
-    """Whether the measure lies in the range, or nearly."""
+    """Whether the measure lies in the range, widened by `_SLACK`."""
     guess: str
     """Question about the likely cause of a measure outside of the range."""
 

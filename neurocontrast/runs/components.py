@@ -27,7 +27,7 @@ from neurocontrast.training.sampling import Sampler
 
 @dataclass(frozen=True)
 class RunComponents:
-    """Data, network and loss of a run, checked; the loss is fitted to the rows of training."""
+    """Checked data, network and loss of a run, whose loss is fitted to the training scans."""
 
     cohort: Cohort
     source: Source
@@ -37,11 +37,11 @@ class RunComponents:
     objective: AnyObjective | None
     """Loss; None where the encoder is linear."""
     sampler: Sampler | None
-    """Batches of the epochs; None where the encoder is linear."""
+    """Sampler of the batches of each epoch; None where the encoder is linear."""
     categories: dict[str, list[str]]
     """Categorical column → its categories, in the order of their codes."""
     vectors: dict[str, list[str]]
-    """Vector that kernels may compare → its columns."""
+    """Vector that a kernel compares → columns of the table."""
     target: Json | None
     """Target of the head, where the loss predicts."""
     start: InitialWeights | None = None
@@ -157,7 +157,7 @@ def build_components(
 
 
 def _check_contrast(settings: Config, objective: AnyObjective) -> None:
-    """Refuse two encoders with a loss that contrasts no views."""
+    """Refuse a supervised loss, which contrasts no views, for two encoders."""
     if settings.encoder_2 is not None and not objective.contrasts:
         raise ConfigError(
             "objective.loss: this one predicts, and two encoders need one that contrasts views."
@@ -194,7 +194,7 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns that batches are balanced by."""
+    """Return the columns of the table by which batches are balanced."""
     training = settings.training
     sampling = f"training.sampling: {training.sampling}"
     traits = {}
@@ -208,7 +208,7 @@ def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
-    """Return a column: numbers, or text with None for a missing cell."""
+    """Return a column of a table as numbers, or as text with None for a missing cell."""
     if name not in cohort.table or name == "path":
         raise DataError(no_column(f"{key}: {cohort.source.name}", name, cohort.table.columns))
     values = cohort.table[name]

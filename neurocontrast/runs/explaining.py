@@ -166,7 +166,7 @@ def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
 
 
 def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
-    """Return the rows of a cohort that are of some scans."""
+    """Return the rows of a cohort whose participant and session are among some scans."""
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
     return cohort.subset([row for row, name in enumerate(names) if name in scans])
 
@@ -174,7 +174,7 @@ def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
 def _choose_scans(
     cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
 ) -> tuple[Cohort, list[str]]:
-    """Choose scans to explain by the seed: one a subject, classes balanced; return their truths."""
+    """Choose scans by the seed, one a subject, classes balanced; return them with true labels."""
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
     row_of = {
         (str(participant), str(session)): row for row, (participant, session) in enumerate(names)
@@ -221,7 +221,7 @@ def choose_for_each(
     probe: FittedProbe,
     settings: ExplanationSettings,
 ) -> tuple[list[Cohort], list[str]]:
-    """Return the same chosen scans as each source reads them, and their truths.
+    """Choose the same scans for each network of a run; return them with their true labels.
 
     `listed` are the scans as the first source reads them.
     """

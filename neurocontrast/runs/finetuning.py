@@ -44,7 +44,7 @@ from neurocontrast.runs.networks import (
 from neurocontrast.runs.planning import complete_plan
 
 _FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
-"""Settings of fine-tuning with which an interrupted call may be continued."""
+"""Settings of fine-tuning that may change when an interrupted call continues."""
 _SCRATCH = {"loss": "none", "title": "none: random weights"}
 _NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"
 
@@ -58,7 +58,7 @@ class TrainedNetwork:
     """``encoder.json`` of the network."""
     source: Brains
     cohort: Cohort
-    """The scans that take part, in the order of the plan."""
+    """Scans that are trained on or tested, in the order of the plan."""
     augment: Any
     """Section ``augment`` of the views that the network is shown."""
     seed: int
@@ -133,7 +133,7 @@ class FoldsPlan:
 
     @property
     def choices(self) -> Description:
-        """Settings as ``config.yaml`` holds them."""
+        """Sections of ``config.yaml`` that repeat this fine-tuning."""
         return {
             "seed": self.settings.seed,
             "evaluation": self.plan.settings.without_folders(),

@@ -31,7 +31,7 @@ from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 _REMEDY = "Copy the run again."
 read_json = partial(reading.read_json, error=CheckpointError, remedy=_REMEDY)
-"""Read the object of a JSON file that belongs to a run."""
+"""Read a JSON object from a file of a run."""
 PROVENANCE = "provenance.json"
 INITIAL = "init"
 """Folder with the weights of ``training.init`` that a run started from."""
@@ -197,7 +197,7 @@ def start_run(
     contents: Sequence[str],
     earlier: KnownPeople | None = None,
 ) -> None:
-    """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``.
+    """Write ``provenance.json``, with `facts` and all subjects of training, and ``config.yaml``.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def find_provenance(folder: Path) -> Provenance | None:
 
 
 def read_preprocessing(folder: Path, source: Source) -> Source | None:
-    """Return a source with the preprocessing fitted as a run began; None without a record."""
+    """Return a source with the recorded preprocessing of a run; None for a run without a record."""
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
     samples = source.contract()
@@ -320,7 +320,7 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
 
 
 def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
-    """Warn of scans that are no real acquisitions; `key` of the configuration selects others."""
+    """Warn of imitated acquisitions in a table; `key` of the configuration can leave them out."""
     if (
         "acquisition" in cohort.table
         and cohort.table["acquisition"].astype(str).str.startswith("imitated").any()
@@ -367,7 +367,7 @@ def describe_embedded(
 
 
 def _warn_of_unknown(run: Path, provenance: Provenance, progress: Progress) -> None:
-    """Warn of a run that does not say everybody who was learned from."""
+    """Warn of a run whose people of pretraining are not all recorded."""
     unknown = ", ".join(provenance.pretraining_unknown)
     if unknown:
         progress.warning(

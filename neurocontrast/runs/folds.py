@@ -67,7 +67,7 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
 
 
 def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
-    """Train the networks one by one; return, for each fold, the ``finished.json`` of each."""
+    """Train each network in each fold; return, for each fold, the ``finished.json`` of networks."""
     plan = folds_plan.plan
     folds = []
     n_folds = len(plan.splits)

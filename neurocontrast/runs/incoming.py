@@ -79,11 +79,11 @@ class IncomingScans:
     readings: list[Reading[Brains]]
     settings: Config
     info: EmbeddingsInfo
-    """Description that a table of the features would carry."""
+    """Description of the run, as a table of embeddings has."""
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of measures by each reading; none of scans."""
+        """Standardisation of measures by each network of measures; none for networks of scans."""
         contracts = []
         for reading in self.readings:
             if isinstance(reading.source, RegionalMeasures):
@@ -92,7 +92,7 @@ class IncomingScans:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about the scans as each reading lists them."""
+        """Warnings about the scans from the list of each network."""
         warnings = list[str]()
         for reading in self.readings:
             warnings += reading.cohort.warnings
@@ -144,7 +144,7 @@ class IncomingScans:
         return np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
 
     def _embed_images(self, progress: Progress) -> EmbeddedScans:
-        """Embed scans one by one."""
+        """Embed scans one by one, so that an unreadable scan stops no other."""
         n_scans = len(self.cohort)
         embedded = EmbeddedScans(self._empty(), [None] * n_scans, [""] * n_scans, [""] * n_scans)
         settings = self.settings.embedding
@@ -207,7 +207,7 @@ class LoadedRun:
     folder: Path
     readers: list[Reader]
     info: EmbeddingsInfo
-    """Description that a table of the features would carry."""
+    """Description of the run, as a table of embeddings has."""
     settings: Config
 
     @classmethod
@@ -216,7 +216,7 @@ class LoadedRun:
         run: Path,
         config: AnyConfig | None,
     ) -> Self:
-        """Load the networks of a run."""
+        """Load the networks of a run, with the section `embedding` of a configuration."""
         settings = as_config({} if config is None else config)
         readers, described = load_readers(run, settings.embedding)
         return cls(

@@ -1,4 +1,4 @@
-"""Weights that a run starts from, another run's or imported, fitted to the run's own network."""
+"""Weights of ``training.init``, from another run or imported, fitted to the network of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from neurocontrast.runs.folder import INITIAL, find_provenance
 
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
 _OF_THE_INPUT = ("mean", "std")
-"""Buffers that are measured on the run's own images."""
+"""Buffers of an encoder that are measured on the images of the new run."""
 _FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """Keys of the preprocessing of measures that every run learns from its own people."""
 _MOST_LINES = 20
@@ -33,7 +33,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Record of the weights that a run starts from, and the people whom they were learned from."""
+    """Record of the weights that a run starts from, and the people of their pretraining."""
 
     start: Start
     """Section ``init`` of ``provenance.json`` and ``encoder.json``."""

@@ -29,7 +29,7 @@ class Inputs:
     transforms: Compose | None = None
     """Preprocessing of a scan."""
     augment: Callable[..., Any] | None = None
-    """Random transforms that make the views."""
+    """Random transforms that make the two views of a scan."""
 
     def source(self, settings: Config) -> Source:
         """Return the source of the samples of a configuration.
@@ -61,7 +61,7 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Return a configuration that says which transforms came from Python."""
+        """Return a configuration in which the sections of transforms from Python are marked."""
         changes: Json = {}
         # The source refuses them for other samples than scans.
         if self.transforms is not None and isinstance(settings.data, DataSettings):
@@ -72,7 +72,7 @@ class Inputs:
 
 
 def with_folder_of_init(settings: Config) -> Config:
-    """Return a configuration with the folder of weights that ``training.init`` names."""
+    """Return a configuration whose ``training.init`` is a folder, also for weights by name."""
     init = settings.training.init
     if init is None:
         return settings
@@ -99,7 +99,7 @@ def read_settings(config: AnyConfig | None, folder: Path, *, resumes: bool) -> C
 
 
 def check_machine(settings: Config) -> None:
-    """Refuse devices that are not there, and several for an encoder that one process fits."""
+    """Refuse devices that this machine lacks, and several processes for a linear encoder."""
     training = settings.training
     usable_accelerator(
         training.accelerator, training.devices, section="training", training=training.precision

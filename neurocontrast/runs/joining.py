@@ -1,4 +1,4 @@
-"""Make several finished runs one, whose members' predictions are averaged.
+"""Join several finished runs to one run, whose members' predictions are averaged.
 
 The weights are copied, so that the joined run needs none of the runs that it was made of. A run of
 members is joined as its members.
@@ -53,7 +53,7 @@ from neurocontrast.runs.folder import (
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
 """Files of a member, beside its weights; checkpoints are not copied."""
 _BRAINS = {"volumes": "scans", "measures": "regional measures"}
-"""Samples of brains, by the kind that ``encoder.json`` names."""
+"""Words of messages for the kinds of samples in ``encoder.json``."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class RunToJoin:
     record: MembersRecord | None = None
     """``members.json`` of a run of members."""
     provenance: Provenance | None = None
-    """``provenance.json``; None for weights that do not say who was learned from."""
+    """``provenance.json``; None for weights without a record of the people of pretraining."""
 
     @property
     def samples(self) -> str:
-        """Kind of samples that its encoders read."""
+        """Kind of samples that the encoders read: volumes or measures."""
         return self.contracts[0].preprocessing.kind
 
     @property
@@ -193,7 +193,7 @@ def _check_samples(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_different(runs: Sequence[RunToJoin]) -> None:
-    """Refuse encoders that would count twice."""
+    """Refuse runs with the same weights, which would count twice in the mean."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for member, contract in zip(run.members, run.contracts, strict=True):

@@ -34,7 +34,7 @@ def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Labels:
-    """A table of true labels as text, and its name."""
+    """Table of true labels as text, with the name of its file."""
 
     cells: pd.DataFrame
     source: str
@@ -85,7 +85,7 @@ def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
 def truths_of(
     fitted: FittedProbe, tidy: pd.DataFrame, labels: Labels | None, people: Recognised
 ) -> Floats | None:
-    """Return the truth of each labelled scan as a number, and NaN for the unlabelled."""
+    """Return the true label of each scan as a number; NaN for scans without a label."""
     if labels is None:
         return None
     problems = Problems(labels.source)
@@ -149,7 +149,7 @@ def _rows_of_people(tidy: pd.DataFrame) -> dict[str, npt.NDArray[np.intp]]:
 def _scans_of(
     row: Mapping[Hashable, str], rows: Mapping[str, npt.NDArray[np.intp]], tidy: pd.DataFrame
 ) -> npt.NDArray[np.intp]:
-    """Return the scans of the person, and of the session, of a row of labels."""
+    """Return the scans of a row of labels: of its person, and of its session if stated."""
     of_person = rows.get(subject_label(row["participant_id"]), np.array([], dtype=int))
     if "session" not in row:
         return of_person
@@ -158,7 +158,7 @@ def _scans_of(
 
 
 def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
-    """Return the truth of each cell as a number, and None where the cell holds no truth.
+    """Return the true label in each cell as a number; None for a cell without a valid label.
 
     A probe of an earlier version can have classes as its table wrote them.
     """

@@ -28,10 +28,10 @@ from neurocontrast.runs.skipped import NONE, leave_out, without
 
 @dataclass(frozen=True, eq=False)
 class RunNetwork:
-    """Network of a run, or of one of its members."""
+    """Network of a run, or of one member of a run, with its description."""
 
     folder: Path
-    """Run of the network: the run itself, or the member."""
+    """Folder of the run, or of the member."""
     encoder: Encoder
     contract: EncoderContract
     """``encoder.json`` of the network."""

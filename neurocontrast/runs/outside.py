@@ -25,7 +25,7 @@ _N_NAMED = 3
 
 @dataclass
 class Reasons:
-    """Reasons why each person lies outside of the people learned from, by kind."""
+    """Reasons why each person lies outside of the people learned from, and counts by kind."""
 
     texts: list[list[str]]
     counts: Counter[str] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ class Reasons:
         return cls(texts)
 
     def add(self, row: int, kind: str, reason: str) -> None:
-        """Add a reason of a person."""
+        """Add a reason why a person lies outside, and count its kind."""
         self.texts[row].append(reason)
         self.counts[kind] += 1
 

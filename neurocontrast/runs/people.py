@@ -33,7 +33,7 @@ class WeightsProbe:
     """Probe of weights, such as of age, with its expected error at a new site."""
 
     name: str
-    """Name of its folder."""
+    """Name of the probe's folder."""
     fitted: FittedProbe
     expected: ExpectedErrors | None
 
@@ -49,7 +49,7 @@ class WeightsProbe:
 
     @property
     def score(self) -> str:
-        """Column of numbers, or of the probability of the positive class, named in the column."""
+        """Column of the predicted number, or of the probability of the positive class."""
         if self.fitted.kind == "continuous":
             return self.column
         return f"probability_{self.fitted.target}_{self.fitted.classes[-1]}"
@@ -92,7 +92,7 @@ class WeightsFolder:
 
     @property
     def fitted(self) -> dict[str, FittedProbe]:
-        """Probes by target."""
+        """Fitted probes by the column that they predict."""
         of_targets = {}
         for probe in self.probes:
             of_targets[probe.fitted.target] = probe.fitted
@@ -121,7 +121,7 @@ class Predicted:
 
     @property
     def tidy(self) -> pd.DataFrame:
-        """Rows of the people, as an evaluation reads them."""
+        """Metadata of the people, whose cells are read as in an evaluation."""
         return self.incoming.tidy
 
     def trained_on(self) -> npt.NDArray[np.bool_]:
@@ -132,7 +132,7 @@ class Predicted:
         return is_known
 
     def columns_of(self, probe: WeightsProbe, scores: Floats) -> pd.DataFrame:
-        """Return the columns of a probe's predictions."""
+        """Return the columns of a probe in the table of people: scores, and classes if any."""
         columns = pd.DataFrame({probe.score: scores}, index=self.tidy.index)
         if probe.fitted.kind != "continuous":
             labels = np.array(probe.fitted.classes, dtype=object)
@@ -213,7 +213,7 @@ class Calibration:
 
 
 def targets_of(calibrations: Sequence[Calibration]) -> set[str]:
-    """Return the targets whose predictions were moved at some site, or were to be moved."""
+    """Return the targets that were to be calibrated, whether or not a site could be moved."""
     targets = set[str]()
     for calibration in calibrations:
         targets.add(calibration.target)

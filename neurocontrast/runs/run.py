@@ -259,7 +259,7 @@ class Run:
         self.save(components, progress, beside=beside, batchnorm=result.batchnorm)
 
     def _open(self, stack: ExitStack, progress: Progress) -> OpenedRun:
-        """Check everything, prepare scans, and write the first files of a run under its lock."""
+        """Check and prepare a run in the first process, and write its first files under a lock."""
         is_new = check_new(self.folder, resume=self.resumes)
         if not is_new and is_finished(self.folder, self.settings):
             check_can_continue(self.folder, self.settings, self._cohort_if_there())
@@ -301,7 +301,7 @@ class Run:
     def _begin(
         self, components: RunComponents, unlearnable: pd.DataFrame, progress: Progress
     ) -> OpenedRun:
-        """Prepare the scans of a new run, and write its start."""
+        """Prepare the scans of a new run, and write the first files."""
         cohort = components.cohort
         skipped = NONE
         if self.source.skips:
@@ -335,7 +335,7 @@ class Run:
         start_run(self.folder, self.settings, cohort, facts, contents=contents, earlier=people)
 
     def _continue(self, components: RunComponents, progress: Progress) -> OpenedRun:
-        """Prepare the scans of a continued run as the start of the run did."""
+        """Prepare the scans of a continued run as they were prepared when the run began."""
         cohort = components.cohort
         self.source.check_unchanged(cohort, read_provenance(self.folder), self.folder)
         source = read_preprocessing(self.folder, components.source)
@@ -370,7 +370,7 @@ class Run:
 def read_cohort_of(
     settings: Config, source: Source, *, check_images: bool = True, skipped: Collection[str] = ()
 ) -> Cohort:
-    """Return the samples that a configuration keeps, without samples that a run has skipped."""
+    """Read the samples that ``data.where`` keeps, without samples that a run has skipped."""
     assert source.table is not None
     cohort = source.read_cohort(source.table, check_images=check_images).select(settings.data.where)
     return without(cohort, skipped) if skipped else cohort

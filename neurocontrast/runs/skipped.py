@@ -21,12 +21,12 @@ from neurocontrast.progress import Progress
 SKIPPED = "skipped.tsv"
 """Table of the scans that a run left out, with columns ``scan`` and ``reason``."""
 NONE = pd.DataFrame({"scan": [], "reason": []}, dtype=object)
-"""The table where no scan is left out."""
+"""Empty table, for runs that leave no scan out."""
 _N_SHOWN = 10
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:
-    """Return the cohort without the scans of some names."""
+    """Return a cohort without the scans of some names."""
     return cohort.subset([row for row, name in enumerate(cohort.names()) if name not in names])
 
 
@@ -43,7 +43,7 @@ def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
 
 
 def leave_out(source: Source, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
-    """Prepare the scans of a cohort; return usable scans, and a table of the others.
+    """Prepare the scans of a cohort; return the usable scans, and a table of unusable scans.
 
     Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is
     empty.
@@ -62,7 +62,7 @@ def leave_out_unlearnable(
     *,
     is_new: bool = True,
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Leave out the rows whose tables show that a new run cannot use them, if `source` skips.
+    """Leave out people whose measures cannot be learned from, with ``data.skip_unreadable``.
 
     A run that continues is without the rows that it left out when it began.
     """

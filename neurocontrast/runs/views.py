@@ -1,4 +1,4 @@
-"""Warn of views that changed between the versions of a run."""
+"""Warn of a resumed run whose random views another version of the package draws."""
 
 from pathlib import Path
 

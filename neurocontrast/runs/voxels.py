@@ -1,4 +1,4 @@
-"""The baseline of voxels: the scans of a plan, read by the package's own preprocessing."""
+"""Models of voxels, to compare with an embedding: the evaluated scans read at 4 mm."""
 
 from pathlib import Path
 from typing import Any

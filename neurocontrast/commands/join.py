@@ -127,7 +127,7 @@ def _named(
 def _join_tables(
     paths: Mapping[str, Path], target: Path, overwrite: bool, progress: Progress
 ) -> Path:
-    """Write the features of several tables side by side; warn of unrecorded people of pretraining."""
+    """Write the features of several tables side by side; warn of unknown pretraining people."""
     check_output_file(target, ".parquet", overwrite=overwrite)
     if target.resolve() in map(Path.resolve, paths.values()):
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")

@@ -275,7 +275,7 @@ def find_provenance(folder: Path) -> Provenance | None:
 
 
 def read_preprocessing(folder: Path, source: Source) -> Source | None:
-    """Return a source with the recorded preprocessing of a run; None for a run without a record."""
+    """Return a source with the recorded preprocessing of a run; None without a record."""
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
     samples = source.contract()

@@ -1,9 +1,10 @@
-"""Plan of an external test: people from elsewhere, to whom the probe of all scans is applied once."""
+"""Plan the external test: the probe of all scans is applied once to people from elsewhere."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -212,6 +213,30 @@ def _with_external_measures(
             design = replace(model.design, table=joined.table)
             with_measures.append(replace(model, design=design))
     return with_measures, notices
+
+
+def warn_of_untested(plan: Plan) -> Plan:
+    """Return the plan with a warning of models that are not tested on its external scans.
+
+    Models of images and of arrays are not: only columns of the external table are read. A model
+    whose columns that table lacks has had its own warning by `plan_external`.
+    """
+    if plan.external is None:
+        return plan
+    tested = set(map(attrgetter("name"), plan.external.plan.models))
+    names = []
+    for model in plan.models:
+        if model.name in tested or (isinstance(model, ProbeModel) and _columns_of(model)):
+            continue
+        if model.baseline is None:
+            names.append(model.name)
+        else:
+            names.append(model.baseline.name)
+    if not names:
+        return plan
+    notice = Notice.of("external_untested", models=", ".join(names))
+    notices = [*plan.external.notices, notice]
+    return plan.with_external(replace(plan.external, notices=notices))
 
 
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:

@@ -68,11 +68,11 @@ class Scored:
 
     def over_classes(self, metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
         """Return the mean over present classes, each against the rest; NaN for a single class."""
-        found = [
+        of_classes = [
             metric(member, self.scores[:, code], self.weights)
             for code, member in enumerate(self.members.T)
         ]
-        return self.of_several(_mean_of_present(found))
+        return self.of_several(_mean_of_present(of_classes))
 
     def of_several(self, values: Floats) -> Floats:
         """Return values, NaN where fewer than two classes are present."""
@@ -227,7 +227,7 @@ def compute_metrics(
         }
     if kind != "continuous":
         return values
-    return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}
+    return {name: np.where(np.isfinite(drawn), drawn, np.nan) for name, drawn in values.items()}
 
 
 def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
@@ -237,9 +237,9 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 
 def top_hits(truth: Labels, scores: Floats) -> Floats:
     """Return 1 for rows with the true class among the `TOP` likeliest, shares where scores tie."""
-    own = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
-    above = (scores > own).sum(axis=1)
-    tied = (scores == own).sum(axis=1)
+    of_truth = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
+    above = (scores > of_truth).sum(axis=1)
+    tied = (scores == of_truth).sum(axis=1)
     return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
@@ -316,12 +316,12 @@ def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats
     order, starts = _ties(-scores)
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
-    found = np.cumsum(positive, axis=1)
+    hits = np.cumsum(positive, axis=1)
     called = np.cumsum(np.add.reduceat(ordered, starts, axis=1), axis=1)
-    precision = np.divide(found, called, out=np.zeros_like(found), where=called > 0)
-    value = (positive * precision).sum(axis=1) / found[:, -1]
+    precision = np.divide(hits, called, out=np.zeros_like(hits), where=called > 0)
+    value = (positive * precision).sum(axis=1) / hits[:, -1]
     return np.where(
-        called[:, -1] > found[:, -1], value, np.nan
+        called[:, -1] > hits[:, -1], value, np.nan
     )  # positives only: 1 by construction, tells nothing
 
 
@@ -411,13 +411,13 @@ def _fit(
 
     Returns coefficients (n resamples, k).
     """
-    found = np.full((len(weights), basis.shape[1]), np.nan)
+    coefficients = np.full((len(weights), basis.shape[1]), np.nan)
     rows = np.flatnonzero(fits)
     size = max(1, _CHUNK_VALUES // max(len(truth), 1))
     for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        found[part] = _newton(truth, basis, offset, weights[part])
-    return found
+        chunk = rows[start : start + size]
+        coefficients[chunk] = _newton(truth, basis, offset, weights[chunk])
+    return coefficients
 
 
 def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Floats:
@@ -429,12 +429,12 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
     k = basis.shape[1]
     products = (basis[:, :, None] * basis[:, None]).reshape(len(basis), -1)
     wanted = weights @ (basis * truth[:, None])
-    found = np.zeros((len(weights), k))
+    coefficients = np.zeros((len(weights), k))
     left = np.arange(len(weights))
     previous = np.zeros((len(weights), k))
     limits = np.full(len(weights), 4.0)
     for _ in range(MAX_STEPS):
-        likely = expit(found[left] @ basis.T + offset)
+        likely = expit(coefficients[left] @ basis.T + offset)
         expected = weights[left] * likely
         hessian = ((expected * (1 - likely)) @ products).reshape(-1, k, k) + np.finfo(
             float
@@ -446,13 +446,13 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
         limits[left] = np.where(turned, np.abs(previous[left]).max(axis=1) / 2, limits[left])
         sizes = np.abs(steps).max(axis=1)
         steps *= np.minimum(1.0, limits[left] / np.maximum(sizes, 1e-300))[:, None]
-        found[left] += steps
+        coefficients[left] += steps
         previous[left] = steps
         left = left[sizes > TOLERANCE]
         if not len(left):
-            return found
-    found[left] = np.nan
-    return found
+            return coefficients
+    coefficients[left] = np.nan
+    return coefficients
 
 
 def _overlaps(truth: Floats, x: Floats, weights: Floats) -> npt.NDArray[np.bool_]:

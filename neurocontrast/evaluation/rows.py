@@ -51,7 +51,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         fallback = pd.Series([""] * len(tidy), dtype=object)
         if name == "subject_id":
             fallback = tidy["participant_id"]
-        tidy[name] = [text or "" for text in cell_texts(tidy.get(name, fallback))]
+        tidy[name] = [cell or "" for cell in cell_texts(tidy.get(name, fallback))]
     unnamed = np.flatnonzero(tidy["participant_id"] == "")
     if len(unnamed):
         raise DataError(
@@ -259,8 +259,8 @@ def check_same_encoder(
     if expected == found:
         return None
     shown = [
-        f"'{each[:12]}…{each[64:]}'" if each else "one that is not recorded"
-        for each in (expected, found)
+        f"'{digest[:12]}…{digest[64:]}'" if digest else "one that is not recorded"
+        for digest in (expected, found)
     ]
     raise DataError(
         f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of "
@@ -276,14 +276,14 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     read = texts.map(lambda text: number_in(name, text), na_action="ignore")
     numbers = read.to_numpy(dtype="float64", na_value=np.nan)
     inside = np.isfinite(numbers)
-    what = "finite numbers of years from 0 to 120" if name == "age" else "finite numbers"
-    wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)
+    rule = "finite numbers of years from 0 to 120" if name == "age" else "finite numbers"
+    wrong = np.flatnonzero(texts.notna().to_numpy() & ~inside)
     if len(wrong):
-        found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
+        examples = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
-            f"embeddings: column '{name}' must hold {what}, and n/a for unknown ones; {len(wrong)} "
+            f"embeddings: column '{name}' must hold {rule}, and n/a for unknown ones; {len(wrong)} "
             "scans "
-            f"have something else ({found}). Correct them."
+            f"have something else ({examples}). Correct them."
         )
     return numbers
 

@@ -230,12 +230,12 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
             f"{one_of(others)}."
         )
     if target.kind != "binary" and settings.threshold not in _RULES:
-        what = f"of {len(target.classes)} classes"
+        described = f"of {len(target.classes)} classes"
         hint = "Use half or prevalence, or keep two classes with where."
         if continuous:
-            what = "continuous"
+            described = "continuous"
             hint = "Leave threshold out."
         raise ConfigError(
-            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. "
-            f"{hint}"
+            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is "
+            f"{described}. {hint}"
         )

@@ -164,13 +164,12 @@ def encode_target(
         return Target(like.name, like.kind, numbers), present
     unknown = kept[~kept.isin(like.classes)].value_counts()
     if len(unknown):
-        found = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
+        counts = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
         near = suggestion(str(unknown.index[0]), like.classes)
         raise DataError(
-            f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe "
-            "knows "
-            f"{one_of(like.classes)}.{near} Write them alike, or leave these scans out with "
-            "evaluation.test_where."
+            f"{parameter}: '{like.name}' has classes that were not trained on ({counts}); the "
+            f"probe knows {one_of(like.classes)}.{near} Write them alike, or leave these scans out "
+            "with evaluation.test_where."
         )
     codes = pd.Categorical(kept, categories=like.classes).codes.astype(np.int64)
     return Target(like.name, like.kind, codes, like.classes, like.positive), present
@@ -202,12 +201,12 @@ def _continuous(
         )
     wrong = np.flatnonzero(present & ~np.isfinite(numbers))
     if len(wrong):
-        found = ", ".join(
+        examples = ", ".join(
             f"{table['participant_id'].iloc[row]}: '{table[name].iloc[row]}'" for row in wrong[:5]
         )
         raise DataError(
             f"target '{name}': must be finite numbers to be continuous, but {len(wrong)} scans "
-            f"have none ({found}). "
+            f"have none ({examples}). "
             "Correct them, or set kind=categorical."
         )
     values = numbers[present]

@@ -68,16 +68,17 @@ class TrainingDistribution:
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
         """Return each scan's distance (n,) to the nearest centre, and the centre's number (n,)."""
         centres = self._whiten(self.centres)
-        parts = gen_batches(max(1, len(x)), _BLOCK_ROWS)
-        found = np.concatenate([cdist(self._whiten(x[part]), centres) for part in parts])
-        return found.min(axis=1), found.argmin(axis=1)
+        batches = gen_batches(max(1, len(x)), _BLOCK_ROWS)
+        distances = np.concatenate([cdist(self._whiten(x[rows]), centres) for rows in batches])
+        return distances.min(axis=1), distances.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
         """Return each scan's distance, and its percentile among usual distances from the centre."""
         distances, centres = self.nearest(x)
-        return distances, np.array(
-            [place(*each) for each in zip(distances, self.usual[centres], strict=True)], float
-        )
+        percentiles = np.empty(len(distances))
+        for row, distance in enumerate(distances):
+            percentiles[row] = place(distance, self.usual[centres[row]])
+        return distances, percentiles
 
     def _whiten(self, x: npt.NDArray[np.floating]) -> Floats:
         """Turn scans to coordinates (n, k + p) whose Euclidean distance is Mahalanobis's."""
@@ -89,8 +90,10 @@ class TrainingDistribution:
 
 def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
     """Return the percentile of distances among usual ones, ties in their middle."""
-    found = np.asarray(distance)
-    return (np.interp(found, usual, LEVELS) + 100.0 - np.interp(-found, -usual[::-1], LEVELS)) / 2
+    distances = np.asarray(distance)
+    return (
+        np.interp(distances, usual, LEVELS) + 100.0 - np.interp(-distances, -usual[::-1], LEVELS)
+    ) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +113,9 @@ class Reference:
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
         )
-        own = np.isin(rows, self.rows)
-        scores[own, 0] = self.distances[np.searchsorted(self.rows, rows[own])]
-        scores[own, 1] = place(scores[own, 0], self.distribution.usual[0])
+        is_reference = np.isin(rows, self.rows)
+        scores[is_reference, 0] = self.distances[np.searchsorted(self.rows, rows[is_reference])]
+        scores[is_reference, 1] = place(scores[is_reference, 0], self.distribution.usual[0])
         return scores
 
     def score_held_out(self, plan: Plan, split: Split) -> Floats:
@@ -121,14 +124,14 @@ class Reference:
         x_train, x_test = plan.design_of_distances()(split.train, split.test)
         rows = split.train[drawn]
         seed = derive_seed("outlyingness", plan.settings.seed, split.fold)
-        known: dict[str, Any] = {}
+        earlier: dict[str, Any] = {}
         if len(rows) >= ENOUGH * len(self.rows):
-            known["n_axes"] = len(self.distribution.variances)
-            known["distances"] = self.distances[np.isin(self.rows, rows)]
-        found = fit_distribution(
-            x_train[drawn], plan.sites[rows], plan.subjects[rows], seed=seed, **known
+            earlier["n_axes"] = len(self.distribution.variances)
+            earlier["distances"] = self.distances[np.isin(self.rows, rows)]
+        distribution = fit_distribution(
+            x_train[drawn], plan.sites[rows], plan.subjects[rows], seed=seed, **earlier
         )[0]
-        return np.column_stack(found.percentiles(x_test))
+        return np.column_stack(distribution.percentiles(x_test))
 
 
 def training_reference(plan: Plan) -> Reference | str | None:
@@ -213,9 +216,9 @@ def _fit_shape(
     pca = PCA(min(n_axes, *scaled.shape), random_state=0)
     along = pca.fit_transform(scaled)
     drawn = float(ledoit_wolf_shrinkage(along, assume_centered=True))
-    own = pca.explained_variance_
-    variances = (1 - drawn) * own + drawn * own.mean()
-    axes = np.zeros((features.shape[1], len(own)))
+    learned = pca.explained_variance_
+    variances = (1 - drawn) * learned + drawn * learned.mean()
+    axes = np.zeros((features.shape[1], len(learned)))
     axes[varying] = pca.components_.T
     # The scaled features have a variance of 1; what is left in sample, after the axes were fitted
     # to it, is too small.
@@ -232,28 +235,28 @@ def count_outside(
     Scans without a percentile are not counted.
     """
     values = np.asarray(percentiles, dtype=float)
-    known = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
-    known["outside"] = known["percentile"] > threshold
-    sites = known.groupby("site").agg(
+    measured = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
+    measured["outside"] = measured["percentile"] > threshold
+    sites = measured.groupby("site").agg(
         n=("outside", "size"),
         n_outside=("outside", "sum"),
         median_percentile=("percentile", "median"),
     )
-    n = len(known)
-    n_outside = int(known["outside"].sum())
+    n = len(measured)
+    n_outside = int(measured["outside"].sum())
     share = 1 - threshold / 100
-    about = {
+    totals = {
         "reference": reference,
         "threshold_percentile": threshold,
         "n_outside": n_outside,
         "n": n,
     }
-    counts = about | {"by_site": sites.reset_index().to_dict("records")}
+    counts = totals | {"by_site": sites.reset_index().to_dict("records")}
     if not n or stats.binomtest(n_outside, n, share, alternative="greater").pvalue > RARE:
         return counts, []
     where = [
-        f"{each.Index} {each.n_outside} of {each.n}"
-        for each in sites[sites["n_outside"] > 0].itertuples()
+        f"{site.Index} {site.n_outside} of {site.n}"
+        for site in sites[sites["n_outside"] > 0].itertuples()
     ]
     numbers = {"n_outside": n_outside, "n": n, "threshold": threshold, "expected": share * n}
     return counts, [Notice.of("outside_distribution", where=", ".join(where[:8]), **numbers)]

@@ -167,28 +167,28 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     """
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
-    about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
-    about |= probe.model_dump(
+    description: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
+    description |= probe.model_dump(
         mode="json", exclude={*_LINEAR, "blocks", "members", "distribution", *_PEOPLE}
     )
-    about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
-    about["positive"] = probe.classes[1] if probe.kind == "binary" else None
+    description |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
+    description["positive"] = probe.classes[1] if probe.kind == "binary" else None
     if probe.weight is None:
-        del about["weight"]
+        del description["weight"]
     if probe.blocks:
-        about["blocks"] = [block._asdict() for block in probe.blocks]
+        description["blocks"] = [block._asdict() for block in probe.blocks]
     if probe.members:
-        about["members"] = list(map(Member._asdict, probe.members))
+        description["members"] = list(map(Member._asdict, probe.members))
     if probe.distribution is not None:
         arrays |= {
             f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY
         }
-        about["distribution"] = {"sites": list(probe.distribution.sites)}
+        description["distribution"] = {"sites": list(probe.distribution.sites)}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
-    about |= {name: sorted(getattr(probe, name)) for name in _PEOPLE}
-    about["arrays"] = {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)}
-    write_json(folder / _DESCRIPTION, about)
+    description |= {name: sorted(getattr(probe, name)) for name in _PEOPLE}
+    description["arrays"] = {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)}
+    write_json(folder / _DESCRIPTION, description)
 
 
 def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
@@ -200,15 +200,17 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
         If there is none, or it is damaged or has been changed since it was written.
     """
     folder = _find(Path(path))
-    about, arrays = _read_parts(folder / _DESCRIPTION, folder / _ARRAYS)
+    description, arrays = _read_parts(folder / _DESCRIPTION, folder / _ARRAYS)
     try:
         distribution = None
-        if about.get("distribution") is not None:
-            found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
-            found["remainder"] = float(found["remainder"])
-            distribution = TrainingDistribution(tuple(about["distribution"]["sites"]), **found)
+        if description.get("distribution") is not None:
+            geometry: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
+            geometry["remainder"] = float(geometry["remainder"])
+            distribution = TrainingDistribution(
+                tuple(description["distribution"]["sites"]), **geometry
+            )
         linear = {name: arrays[name] for name in _LINEAR}
-        probe = FittedProbe.model_validate({**about, **linear, "distribution": distribution})
+        probe = FittedProbe.model_validate({**description, **linear, "distribution": distribution})
         with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
             row = np.zeros((1, probe.n_features))
             n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
@@ -226,11 +228,11 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
             )
             # What earlier versions stored of a support vector machine, and of numbers kept within a
             # range.
-            fits = fits and "platt_slope" not in arrays and about.get("limits") is None
+            fits = fits and "platt_slope" not in arrays and description.get("limits") is None
             if probe.distribution is not None:
                 probe.distribution.percentiles(row)
     except ValidationError as error:
-        wrong = ", ".join(dict.fromkeys(f"'{each['loc'][0]}'" for each in error.errors()))
+        wrong = ", ".join(dict.fromkeys(f"'{problem['loc'][0]}'" for problem in error.errors()))
         raise CheckpointError(
             f"{folder / _DESCRIPTION}: {wrong} missing or damaged. {_REMEDY}"
         ) from None
@@ -248,9 +250,10 @@ def _find(path: Path) -> Path:
         if (folder / _DESCRIPTION).is_file():
             return folder
     if not (path / FILE).is_file():
-        what = "probe" if path.is_dir() else "such folder"
+        missing = "probe" if path.is_dir() else "such folder"
         raise CheckpointError(
-            f"{path}: there is no {what}. Give an evaluation directory, or its folder '{FOLDER}'."
+            f"{path}: there is no {missing}. Give an evaluation directory, "
+            f"or its folder '{FOLDER}'."
         )
     try:
         why = read_evaluation(path).probe.why_not_stored
@@ -269,14 +272,16 @@ def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str
     """Return the description of a probe, and the probe's arrays."""
     content = read_json(description, error=CheckpointError, remedy=_REMEDY)
     if content.get("format") != _FORMAT:
-        found = f"format {content.get('format')!r} is not known (this version reads {_FORMAT})"
-        raise CheckpointError(f"{description}: {found}.")
-    about = content.get("arrays")
-    if not isinstance(about, dict):
+        number = content.get("format")
+        raise CheckpointError(
+            f"{description}: format {number!r} is not known (this version reads {_FORMAT})."
+        )
+    arrays_entry = content.get("arrays")
+    if not isinstance(arrays_entry, dict):
         raise CheckpointError(f"{description}: 'arrays' missing or damaged. {_REMEDY}")
     if not path.is_file():
         raise CheckpointError(f"{path}: missing next to {_DESCRIPTION}. {_REMEDY}")
-    if digest_of_file(path) != about.get("sha256"):
+    if digest_of_file(path) != arrays_entry.get("sha256"):
         raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
     stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
     return content, {name: array.astype(np.float64) for name, array in stored.items()}
@@ -308,8 +313,8 @@ def fit_shifts(
         {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}
     )
     shifts = {}
-    for site, part in labelled.groupby("site"):
-        people = part.groupby("subject")[["score", "truth"]].mean()
+    for site, scans in labelled.groupby("site"):
+        people = scans.groupby("subject")[["score", "truth"]].mean()
         n = len(people)
         score = people["score"].to_numpy()
         truth = people["truth"].to_numpy()

@@ -16,9 +16,10 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Measurement:
-    """Results of a finding: records by their keys in ``evaluation.json``, tables by file name, warnings.
+    """Results of a finding for the evaluation's folder: records, tables and warnings.
 
-    None as a record says that nothing was measured; a text that is no record says why.
+    `records` go into ``evaluation.json`` by their keys; None says that nothing was measured, and a
+    text in place of a record says why. `tables` are written by the name of their file.
     """
 
     records: dict[str, Part | str | None] = field(default_factory=dict)

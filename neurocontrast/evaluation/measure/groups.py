@@ -31,12 +31,12 @@ def measure_groups(inputs: Inputs) -> Measurement:
         ("sex", sexes, [*sorted(set(sexes) - {_UNKNOWN}), _UNKNOWN]),
         ("age", bands, order),
     ):
-        found = set(labels[tested])
-        if found == {_UNKNOWN} or (
+        present = set(labels[tested])
+        if present == {_UNKNOWN} or (
             plan.target.name == group_by and plan.target.kind != "continuous"
         ):
             continue
-        for group in (name for name in names if name in found):
+        for group in (name for name in names if name in present):
             keys = ("group-intervals", group_by, group)
             members = tested[labels[tested] == group]
             described = describe_part(plan, inputs.models, members, *keys, units=plan.units.labels)

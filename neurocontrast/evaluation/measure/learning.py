@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -77,15 +78,15 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
         "metrics" if model == "embedding" else model: {
             name: _points(sizes[model_prefix(model) + name]) for name in _names(plan)
         }
-        for model in (each.name for each in plan.models)
+        for model in map(attrgetter("name"), plan.models)
     }
-    about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
-    curve = LearningCurve.model_validate(about | parts, context="writing")
+    design = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
+    curve = LearningCurve.model_validate(design | parts, context="writing")
     return Measurement({LearningCurve.key: curve}, {"learning_curve": table})
 
 
 def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for model in plan.models:
         drawn = replace(split, train=train, validation=None)
         decided = model.predict(plan.target, drawn, replace(plan.context, seed=seed))
@@ -93,8 +94,10 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
         values = compute_metrics(
             plan.target.kind, truth, decided.scores, decisions=decided.decisions
         )
-        found |= {model_prefix(model.name) + name: float(values[name][0]) for name in _names(plan)}
-    return found
+        metrics |= {
+            model_prefix(model.name) + name: float(values[name][0]) for name in _names(plan)
+        }
+    return metrics
 
 
 def _names(plan: Plan) -> list[str]:
@@ -108,10 +111,10 @@ def _names(plan: Plan) -> list[str]:
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
     """Return mean, standard deviation and number of the finite values of each size."""
-    found = sizes.agg(["mean", "std", "count"])
+    summary = sizes.agg(["mean", "std", "count"])
     return [
         {"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": int(n)}
-        for size, mean, sd, n in found.itertuples()
+        for size, mean, sd, n in summary.itertuples()
     ]
 
 

@@ -16,6 +16,7 @@ from neurocontrast.evaluation.measure.tables import model_prefix
 from neurocontrast.evaluation.measure.uncertainty import (
     MAX_RANKED,
     Resamples,
+    Resampling,
     bootstrap_metrics,
     count_resamples,
 )
@@ -104,13 +105,16 @@ def _draw(plan: Plan, models: Models, progress: Progress) -> Mapping[str, Drawn]
     """Draw the metrics of all models in the same resamples of the plan's units."""
     rows = models["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
+    resampling = Resampling(
+        plan.units.labels,
+        count_resamples(plan.settings.n_bootstraps, len(rows)),
+        derive_seed("intervals", plan.settings.seed),
+    )
     with progress.task("Resampling", None, "resample") as task:
         return bootstrap_metrics(
             plan.target,
             models,
-            plan.units.labels,
-            n_bootstraps=count_resamples(plan.settings.n_bootstraps, len(rows)),
-            seed=derive_seed("intervals", plan.settings.seed),
+            resampling,
             rows=rows,
             plain=RANKED if too_long else (),
             advance=task.advance,

@@ -77,9 +77,9 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
     for group in groups:
         # Trained on are scans of other, known sites, of subjects who were never at a site of the
         # group.
-        known = sites != NO_SITE
+        has_site = sites != NO_SITE
         members = np.isin(sites, group)
-        train = known & ~members & ~np.isin(owners, owners[members])
+        train = has_site & ~members & ~np.isin(owners, owners[members])
         split = Split(
             0, len(splits), np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group)
         )
@@ -97,15 +97,15 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
 
 
 def _why_not(plan: Plan) -> str | None:
-    known = set(plan.sites) - {NO_SITE}
+    named = set(plan.sites) - {NO_SITE}
     if not plan.settings.new_site:
         return "not asked for (new_site=false)"
     if plan.fixed:
         return "a column says what is tested (split_column), and no site is left out"
     if plan.target.name == "site":
         return "the site is the target, and a site that is left out cannot be predicted"
-    if len(known) < 2:
-        return "no scan has a site" if not known else f"one site only ('{next(iter(known))}')"
+    if len(named) < 2:
+        return "no scan has a site" if not named else f"one site only ('{next(iter(named))}')"
     if plan.settings.harmonise == "combat" or "site" in plan.settings.residualise:
         return (
             "harmonise=combat and residualise=[site] learn a site from its training scans; an "
@@ -218,22 +218,24 @@ def _pooled(
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     errors = [name for name in names if name in LOWER_IS_BETTER]
     units = plan.units.labels
-    known = resample(plan, home, rows, names, units, "new-site-intervals")
-    new = resample(plan, unseen, rows, names, units, "new-site-intervals")
+    at_home = resample(plan, home, rows, names, units, "new-site-intervals")
+    at_new = resample(plan, unseen, rows, names, units, "new-site-intervals")
     figures: dict[str, dict[str, dict[str, Estimate]]] = {"home": {}, "unseen": {}}
-    for model in known:
-        figures["home"][model] = _estimate(plan, known[model], n=len(rows))
-    for model in new:
-        figures["unseen"][model] = _estimate(plan, new[model], n=len(rows))
+    for model in at_home:
+        figures["home"][model] = _estimate(plan, at_home[model], n=len(rows))
+    for model in at_new:
+        figures["unseen"][model] = _estimate(plan, at_new[model], n=len(rows))
     ratio = {}
     difference = {}
     minus_constant = {}
-    for model in new:
+    for model in at_new:
         if model == "constant":
             continue
-        ratio[model] = _compare(plan, new[model], known[model], np.divide, errors)
-        difference[model] = _compare(plan, new[model], known[model], np.subtract, names)
-        minus_constant[model] = _compare(plan, new[model], new["constant"], np.subtract, names)
+        ratio[model] = _compare(plan, at_new[model], at_home[model], np.divide, errors)
+        difference[model] = _compare(plan, at_new[model], at_home[model], np.subtract, names)
+        minus_constant[model] = _compare(
+            plan, at_new[model], at_new["constant"], np.subtract, names
+        )
     return figures | {
         "ratio": ratio,
         "difference": difference,
@@ -273,7 +275,7 @@ def _site_table(
 ) -> pd.DataFrame:
     """Tabulate, for each site left out and model, figures of the site unseen and known."""
     target = plan.target
-    found = []
+    rows_of_sites = []
     names = [
         name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE
     ]
@@ -284,7 +286,7 @@ def _site_table(
             continue
         few = why_no_interval(plan, rows, plan.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
-        known, new = (
+        at_home, at_new = (
             resample(
                 plan,
                 models,
@@ -297,7 +299,7 @@ def _site_table(
             )
             for models in (home, unseen)
         )
-        for model, figures in new.items():
+        for model, figures in at_new.items():
             row: dict[str, Any] = {
                 "site": site,
                 "model": model,
@@ -305,14 +307,14 @@ def _site_table(
                 "n_train": len(split.train),
             }
             row |= tabulate_figures(plan, figures) | tabulate_figures(
-                plan, known[model], prefix="home_"
+                plan, at_home[model], prefix="home_"
             )
             if target.kind == "continuous":
                 errors = unseen[model].scores[0, rows] - target.values[rows].astype(float)
                 row["spread"] = float(errors.std(ddof=1)) if len(rows) > 1 else None
-            found.append(row | {"note": "; ".join(filter(None, (reason, few))) or None})
+            rows_of_sites.append(row | {"note": "; ".join(filter(None, (reason, few))) or None})
         advance()
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows_of_sites)
 
 
 def _predictability(reading: pd.Series | None) -> SitePredictability | None:

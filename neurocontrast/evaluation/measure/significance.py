@@ -78,19 +78,19 @@ def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
 
     None for fewer than two folds, and where sites are held out, which are no draws.
     """
-    known = differences.astype(float).dropna()
-    if len(known) < 2 or folds["held_out_site"].notna().any():
+    defined = differences.astype(float).dropna()
+    if len(defined) < 2 or folds["held_out_site"].notna().any():
         return None
-    sizes = folds.loc[known.index]
+    sizes = folds.loc[defined.index]
     n_train = sizes["n_train"].mean()
     n_test = sizes["n_test"].mean()
-    return finite_or_none(corrected_resampled_t(known, n_train=n_train, n_test=n_test))
+    return finite_or_none(corrected_resampled_t(defined, n_train=n_train, n_test=n_test))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return p-values adjusted for how many there are (Holm, 1979); None stays None."""
-    known = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
-    adjusted = (known * np.arange(len(known), 0, -1)).clip(upper=1.0).cummax()
+    defined = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
+    adjusted = (defined * np.arange(len(defined), 0, -1)).clip(upper=1.0).cummax()
     in_order = list[float | None]()
     for number, p_value in enumerate(p_values):
         if p_value is None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from neurocontrast.evaluation.fit.out_of_fold import Models
 from neurocontrast.evaluation.measure.uncertainty import (
     Resamples,
+    Resampling,
     bootstrap_metrics,
     count_resamples,
 )
@@ -70,9 +71,8 @@ def resample(
     """
     n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])
-    return bootstrap_metrics(
-        plan.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names
-    )
+    resampling = Resampling(units, n, seed)
+    return bootstrap_metrics(plan.target, models, resampling, rows=members, names=names)
 
 
 def tabulate_figures(

@@ -70,9 +70,9 @@ def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             "n_positive_test": int((truth == 1).sum()) if target.kind == "binary" else None,
         }
         for name, model in models.items():
-            place = (split.repeat, split.test)
+            cells = (split.repeat, split.test)
             values = compute_metrics(
-                target.kind, truth, model.scores[place], decisions=model.decisions[place]
+                target.kind, truth, model.scores[cells], decisions=model.decisions[cells]
             )
             row |= {
                 model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names
@@ -101,27 +101,29 @@ def prediction_table(
     """Tabulate tested scans and repeats: identifiers, site, truth and prediction."""
     embedding = models["embedding"]
     labels = np.array(target.classes, dtype=object)
-    parts = []
-    about = table[["participant_id", "subject_id", "session", "site", "age", "sex"]]
+    repeats = []
+    scans = table[["participant_id", "subject_id", "session", "site", "age", "sex"]]
     if with_paths:
-        about = about.assign(path=table["path"].map(os.path.basename, na_action="ignore"))
+        scans = scans.assign(path=table["path"].map(os.path.basename, na_action="ignore"))
     for repeat, folds in enumerate(embedding.folds):
         rows = np.flatnonzero(folds >= 0)
-        part = about.loc[rows].assign(repeat=repeat, fold=folds[rows], y_true=target.labels()[rows])
+        tested = scans.loc[rows].assign(
+            repeat=repeat, fold=folds[rows], y_true=target.labels()[rows]
+        )
         for name, model in models.items():
-            own = model.scores[repeat, rows]
+            scores = model.scores[repeat, rows]
             if target.kind == "multiclass":
-                own = own[np.arange(len(rows)), target.values[rows]]
-            part["y_score" if name == "embedding" else f"{name}_score"] = own
+                scores = scores[np.arange(len(rows)), target.values[rows]]
+            tested["y_score" if name == "embedding" else f"{name}_score"] = scores
         if target.kind != "continuous":
-            part["y_pred"] = labels[embedding.decisions[repeat, rows]]
+            tested["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":
             names = [f"score_{name}" for name in target.classes]
-            part = part.join(
-                pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
+            tested = tested.join(
+                pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=tested.index)
             )
-        parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+        repeats.append(tested)
+    return pd.concat(repeats, ignore_index=True)
 
 
 def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
@@ -164,13 +166,13 @@ def calibration_table(
 
 
 def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
-    known = predictions.folds >= 0
+    is_tested = predictions.folds >= 0
     for code, name in list(enumerate(target.classes))[1 if target.kind == "binary" else 0 :]:
         scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
         yield (
             name,
             code,
-            np.where(known, scores, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1),
+            np.where(is_tested, scores, 0.0).sum(axis=0) / np.maximum(is_tested.sum(axis=0), 1),
         )
 
 

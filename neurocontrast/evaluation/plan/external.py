@@ -207,8 +207,8 @@ def _with_external_measures(
         empty = tested.reindex(columns=list(_columns_of(model))).isna().all()
         lacking = empty.index[empty].tolist()
         if lacking:
-            text = f"{model.name}, since the test table lacks {one_of(lacking[:5])}"
-            notices.append(Notice.of("external_rival", text=text))
+            reason = f"{model.name}, since the test table lacks {one_of(lacking[:5])}"
+            notices.append(Notice.of("external_rival", text=reason))
         elif isinstance(model.design, CovariateDesign | MeasureDesign):
             design = replace(model.design, table=joined.table)
             with_measures.append(replace(model, design=design))
@@ -287,15 +287,15 @@ def _check_shared(plan: Plan, tested: pd.DataFrame) -> tuple[frozenset[str], lis
         return people.subjects, []
     n_shared = len(people.subjects)
     shown = listed(sorted(people.subjects))
-    text = f"test: {n_shared} of {n_all} subjects are in the training table too"
-    text += f"{people.renamed_text} ({shown})"
+    sentence = f"test: {n_shared} of {n_all} subjects are in the training table too"
+    sentence += f"{people.renamed_text} ({shown})"
     if not plan.settings.allow_overlap:
         raise LeakageError(
-            f"{text}: the probe would be tested on people it was fitted on. Leave them out with "
-            "evaluation.test_where, or of the study with where; to test on them all the same, and "
-            "have the report say so, set allow_overlap=True."
+            f"{sentence}: the probe would be tested on people it was fitted on. Leave them out "
+            "with evaluation.test_where, or of the study with where; to test on them all the same, "
+            "and have the report say so, set allow_overlap=True."
         )
-    return people.subjects, [Notice.of("external_shared_subjects", text=text)]
+    return people.subjects, [Notice.of("external_shared_subjects", text=sentence)]
 
 
 def _join(plan: Plan, scans: _ExternalScans) -> Plan:
@@ -346,12 +346,12 @@ def _choose_covariates(plan: Plan, tested: pd.DataFrame) -> tuple[tuple[str, ...
     check_spelling([*learned, *new], place="test", unit="sites")
     for name in plan.covariates:
         if name not in tested or tested[name].isna().all():
-            text = f"{name}, which the test table lacks"
-            notices.append(Notice.of("external_baseline", name=text))
+            reason = f"{name}, which the test table lacks"
+            notices.append(Notice.of("external_baseline", name=reason))
         elif name == "site" and new:
             near = suggestion(new[0], learned).removesuffix("?")
-            text = f"site, since {one_of(new[:5])} was never seen{near}"
-            notices.append(Notice.of("external_baseline", name=text))
+            reason = f"site, since {one_of(new[:5])} was never seen{near}"
+            notices.append(Notice.of("external_baseline", name=reason))
         else:
             used.append(name)
     return tuple(used), notices

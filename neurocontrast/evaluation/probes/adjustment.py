@@ -174,12 +174,12 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
         raise DataError(
             f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise."
         )
-    counts = {
-        (site, int((sites[split.train] == site).sum()))
-        for split in splits
-        for site in set(sites[split.test])
-    }
-    short = dict(sorted((each for each in counts if each[1] < MIN_SITE_SCANS), reverse=True))
+    fewest = dict[str, int]()
+    for split in splits:
+        for site in set(sites[split.test]):
+            n_train = int((sites[split.train] == site).sum())
+            fewest[site] = min(n_train, fewest.get(site, n_train))
+    short = {site: n for site, n in fewest.items() if n < MIN_SITE_SCANS}
     if short:
         listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
         raise ConfigError(
@@ -200,5 +200,5 @@ def look_at_inner_folds(
     subjects = table["subject_id"].to_numpy(dtype=object)
     sites = site_names(table["site"])
     short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
-    about = {"least_sites": MIN_INNER_SITES, "least_subjects": MIN_LEFT_OUT_SUBJECTS}
-    return [Notice.of("inner_splits_dealt", n=short, n_all=len(splits), **about)] if short else []
+    least = {"least_sites": MIN_INNER_SITES, "least_subjects": MIN_LEFT_OUT_SUBJECTS}
+    return [Notice.of("inner_splits_dealt", n=short, n_all=len(splits), **least)] if short else []

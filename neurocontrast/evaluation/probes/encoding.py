@@ -88,8 +88,8 @@ class _LevelEncoder(OneHotEncoder):
             if unseen and self.handle_unknown == "error":
                 raise UnseenLevelError(f"{unseen.text()} {_REMEDY}")
             if unseen:
-                text = f"{unseen.text()} Their effect is not known and counts as none."
-                warn_caller(text)
+                message = f"{unseen.text()} Their effect is not known and counts as none."
+                warn_caller(message)
         # A missing cell where training had none has no column, and is no unknown level.
         lenient = copy(self).set_params(handle_unknown="ignore")
         spelled = pd.DataFrame(columns, index=X.index)

@@ -41,22 +41,22 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part
     they are.
     """
-    parts = []
+    repeats = []
     for repeat in sorted({split.repeat for split in splits}):
         fold = pd.Series(pd.NA, index=table.index, dtype="Int64")
         site = pd.Series(None, index=table.index, dtype=object)
         for split in (split for split in splits if split.repeat == repeat):
             fold.iloc[split.test] = split.fold
             site.iloc[split.test] = split.held_out_site
-        part = table[["participant_id", "session"]].assign(
+        scans = table[["participant_id", "session"]].assign(
             repeat=repeat, fold=fold, held_out_site=site
         )
         if splits[0].validation is not None:
-            part["split"] = "train"
+            scans["split"] = "train"
             for name, rows in parts_of(splits[0]).items():
-                part.iloc[rows, -1] = name
-        parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+                scans.iloc[rows, -1] = name
+        repeats.append(scans)
+    return pd.concat(repeats, ignore_index=True)
 
 
 def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -129,24 +129,26 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
         numbers.isna() | (numbers < lowest) | (numbers % 1 != 0) | (numbers >= len(numbers))
     )
     if len(wrong):
-        found = ", ".join(f"row {row + 2}: {shown(texts.iloc[row])}" for row in wrong[:5])
+        examples = ", ".join(f"row {row + 2}: {shown(texts.iloc[row])}" for row in wrong[:5])
         raise DataError(
-            f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {found}."
+            f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {examples}."
         )
     return numbers.to_numpy(dtype=np.int64)
 
 
 def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[np.int64]:
     keys = pd.MultiIndex.from_frame(table[["participant_id", "session"]])
-    given = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
-    if given.has_duplicates:
-        twice = ", ".join(sorted(str(key[0]) for key in set(given[given.duplicated()]))[:5])
+    listed_scans = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
+    if listed_scans.has_duplicates:
+        twice = ", ".join(
+            sorted(str(key[0]) for key in set(listed_scans[listed_scans.duplicated()]))[:5]
+        )
         raise DataError(
             f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and "
             "repeat."
         )
-    unlisted = np.flatnonzero(~keys.isin(given))
-    foreign = given[~given.isin(keys)]
+    unlisted = np.flatnonzero(~keys.isin(listed_scans))
+    foreign = listed_scans[~listed_scans.isin(keys)]
     if len(unlisted):
         raise DataError(
             f"split_file: repeat {repeat} lacks {len(unlisted)} of the {len(table)} scans to "
@@ -155,14 +157,14 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
             "where."
         )
     if len(foreign):
-        named = ", ".join(" session ".join(part for part in key if part) for key in foreign[:5])
+        named = ", ".join(" session ".join(filter(None, key)) for key in foreign[:5])
         raise DataError(
             f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to "
             f"evaluate ({named}). Use "
             "the embeddings table, target and where of the evaluation that wrote it, or remove "
             "these rows."
         )
-    return part.set_index(given).loc[keys, "fold"].to_numpy(dtype=np.int64)
+    return part.set_index(listed_scans).loc[keys, "fold"].to_numpy(dtype=np.int64)
 
 
 def describe_splitter(cv: Any) -> str:
@@ -223,14 +225,14 @@ def _pairs(
                 f"test rows, got {cv!r:.80}. For a number of folds use n_folds."
             )
         return list(cv)
-    given = {"groups": subjects, "sites": sites.to_numpy(dtype=object)}
+    columns = {"groups": subjects, "sites": sites.to_numpy(dtype=object)}
     if hasattr(cv, "get_metadata_routing"):
-        taken = get_routing_for_object(cv).consumes("split", given)
+        taken = get_routing_for_object(cv).consumes("split", columns)
     else:
         taken = set(inspect.signature(cv.split).parameters)
-    names = [name for name in given if name in taken]
+    names = [name for name in columns if name in taken]
     try:
-        return list(cv.split(features, target.values, **{name: given[name] for name in names}))
+        return list(cv.split(features, target.values, **{name: columns[name] for name in names}))
     except (TypeError, ValueError) as error:
         passed = ", ".join(["X (features)", f"y ({target.name})", *names])
         raise DataError(
@@ -302,11 +304,11 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
     texts = np.array([level or "n/a" for level in levels_of(column, table[column])], dtype=object)
     wrong = np.flatnonzero(~np.isin(texts, PARTS))
     if len(wrong):
-        found = ", ".join(f"{row_names(table, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
+        examples = ", ".join(f"{row_names(table, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
             f"split_column '{column}': must be train, validation or test in every row, but "
             f"{len(wrong)} of "
-            f"{len(table)} have something else ({found}).{suggestion(texts[wrong[0]], PARTS)} "
+            f"{len(table)} have something else ({examples}).{suggestion(texts[wrong[0]], PARTS)} "
             "Correct them, or leave "
             "these rows out with where."
         )
@@ -326,11 +328,11 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
     """Refuse parts that share a subject, or that cannot teach or measure the target."""
     parts = parts_of(split)
-    for one, other in combinations(PARTS, 2):
-        shared = sorted(map(str, set(subjects[parts[one]]) & set(subjects[parts[other]])))
+    for first, second in combinations(PARTS, 2):
+        shared = sorted(map(str, set(subjects[parts[first]]) & set(subjects[parts[second]])))
         if shared:
             raise LeakageError(
-                f"split_column: {len(shared)} subjects are in {one} and in {other} "
+                f"split_column: {len(shared)} subjects are in {first} and in {second} "
                 f"({listed(shared)}). Put all rows of "
                 "a subject_id into one part, or leave subject_id out where every row is an image "
                 "of its own."

@@ -49,10 +49,10 @@ def penalty_folds(
     if validation is not None:
         return inner_folds(target, train, subjects, n_folds=PARTS_OF_TRAIN, seed=seed)[:1]
     held_out = sites if settings.inner_splits == "leave-site-out" else None
-    found = inner_folds(
+    folds = inner_folds(
         target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out
     )
-    return found[:1] if held_out is None and len(train) > settings.large_table else found
+    return folds[:1] if held_out is None and len(train) > settings.large_table else folds
 
 
 def validation_split(
@@ -86,10 +86,10 @@ def validation_split(
     )
     if n_folds < 2:
         return train, train[:0]
-    part = stratified(
+    dealt = stratified(
         target.subset(train), sites[train], owners, n_folds=n_folds, n_repeats=1, seed=seed
     )[0]
-    return train[part.train], train[part.test]
+    return train[dealt.train], train[dealt.test]
 
 
 def inner_folds(

@@ -245,16 +245,17 @@ def leave_site_out(
             "or use "
             "splits=stratified."
         )
-    found = sorted(set(places), key=str)
-    if len(found) < 2:
+    distinct_sites = sorted(set(places), key=str)
+    if len(distinct_sites) < 2:
         raise DataError(
-            f"splits 'leave-site-out': needs at least two sites, found {one_of(map(str, found))}. "
+            "splits 'leave-site-out': needs at least two sites, found "
+            f"{one_of(map(str, distinct_sites))}. "
             "Use splits=stratified."
         )
-    check_spelling(map(str, found), place="splits 'leave-site-out'", unit="sites")
+    check_spelling(map(str, distinct_sites), place="splits 'leave-site-out'", unit="sites")
     owners = np.asarray(subjects, dtype=object)
     splits = []
-    for fold, site in enumerate(found):
+    for fold, site in enumerate(distinct_sites):
         test = places == site
         train = ~test & ~np.isin(owners.astype(str), owners[test].astype(str))
         splits.append(Split(0, fold, np.flatnonzero(train), np.flatnonzero(test), str(site)))
@@ -305,9 +306,9 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
     names, sizes = np.unique(sites.astype(str), return_counts=True)
     groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
     filled = np.zeros(len(groups))
-    for place in np.lexsort((names, -sizes)):
-        groups[int(filled.argmin())].append(str(names[place]))
-        filled[filled.argmin()] += sizes[place]
+    for number in np.lexsort((names, -sizes)):
+        groups[int(filled.argmin())].append(str(names[number]))
+        filled[filled.argmin()] += sizes[number]
     return groups
 
 
@@ -319,17 +320,17 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
         and {"subject_id", "site"} <= set(groups.columns)
     ):
         groups = groups[["subject_id", "site"]]
-    found = np.asarray(groups, dtype=object)
-    if sites is not None and found.shape == np.shape(sites):
-        found = np.stack([found, np.asarray(sites, dtype=object)], axis=-1)
-    if found.ndim != 2 or found.shape[1] != 2:
+    pairs = np.asarray(groups, dtype=object)
+    if sites is not None and pairs.shape == np.shape(sites):
+        pairs = np.stack([pairs, np.asarray(sites, dtype=object)], axis=-1)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise DataError(
             f"groups: {splitter} needs subject and site of each row, and found groups of shape "
             f"{np.shape(groups)}. "
             "Give table[['subject_id', 'site']], or groups=subjects with sites=sites of one value "
             "a row."
         )
-    subjects = cell_texts(found[:, 0])
+    subjects = cell_texts(pairs[:, 0])
     unknown = [row for row, subject in enumerate(subjects) if subject is None]
     if unknown:
         raise DataError(
@@ -337,7 +338,7 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
             f"{unknown[:5]}). Name a "
             "subject in every row, so that nobody is on both sides of a split."
         )
-    return np.array(subjects, dtype=object), site_names(found[:, 1])
+    return np.array(subjects, dtype=object), site_names(pairs[:, 1])
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:

@@ -2,8 +2,8 @@
 
 A new model is a function of a plan that makes it, and a place in `MODELS`. What needs images, or a
 network, is added to the plan by the command that has them (`Plan.with_model`). On an external test
-set only models of columns are tested (a `CovariateDesign` or a `MeasureDesign`); a warning names the
-others.
+set only models of columns are tested (a `CovariateDesign` or a `MeasureDesign`), and a warning
+names the models that are not.
 """
 
 from neurocontrast.evaluation.plan.models.beside import make_regional_beside

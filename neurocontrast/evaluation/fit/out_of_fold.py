@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.evaluation.plan.models import Model
-from neurocontrast.evaluation.plan.plan import Plan, split_seed
+from neurocontrast.evaluation.plan.plan import split_seed
 from neurocontrast.evaluation.probes.estimators import EstimatorError
 from neurocontrast.evaluation.probes.fitting import FitContext, Prediction
 from neurocontrast.evaluation.rows import Floats, Rows
@@ -38,7 +38,7 @@ class OutOfFold:
         return np.flatnonzero((self.folds >= 0).any(axis=0))
 
 
-Models = dict[str, OutOfFold]
+Predictions = dict[str, OutOfFold]
 """Out-of-fold predictions of each model, by its name."""
 
 
@@ -91,19 +91,6 @@ def cross_validate(
         advance()
     in_order = [predictions[number] for number in range(len(splits))]
     return gather(target, splits, in_order)
-
-
-def cross_validate_model(
-    plan: Plan,
-    model: Model,
-    splits: Sequence[Split] | None = None,
-    *,
-    advance: Callable[[], None] = lambda: None,
-) -> OutOfFold:
-    """Fit a model of a plan in every split, by default in the plan's, and predict the test rows."""
-    if splits is None:
-        splits = plan.splits
-    return cross_validate(model, plan.target, splits, plan.context, advance=advance)
 
 
 def _predict_split(

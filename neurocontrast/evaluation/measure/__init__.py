@@ -45,14 +45,11 @@ def measure(
         Receives progress messages.
     """
     result = measure_models(plan, fits, progress)
-    inputs = Inputs(plan, fits.models, fits.reference, progress)
-    measurement = inputs.earlier
+    measurement = Measurement()
     for question in sorted(questions, key=attrgetter("last")):
         if question.measure is not None:
-            new = question.measure(inputs)
-            measurement.records.update(new.records)
-            measurement.tables.update(new.tables)
-            measurement.notices.extend(new.notices)
+            inputs = Inputs(plan, fits.predictions, fits.reference, progress, measurement)
+            measurement = measurement.with_further(question.measure(inputs))
     evaluation = result.evaluation.with_parts(measurement.records)
     warnings = [*evaluation.warnings]
     if plan.external is not None:

@@ -59,18 +59,20 @@ def compare_models(
     reference, *others = evaluations
     first = evaluations[reference]
     target, units = _target_of(first)
-    models = {name: _out_of_fold(evaluation, target) for name, evaluation in evaluations.items()}
+    predictions = {
+        name: _out_of_fold(evaluation, target) for name, evaluation in evaluations.items()
+    }
     drawn = bootstrap_metrics(
         target,
-        models,
+        predictions,
         Resampling(units, n_bootstraps, derive_seed("compare", seed)),
-        rows=models[reference].tested,
+        rows=predictions[reference].tested,
         plain=RANKED if first.fixed and target.kind == "multiclass" else (),
     )
     table = []
     differences = []
     for metric in target.metric_names:
-        for name in models:
+        for name in predictions:
             figure = drawn[name][metric].figure(level=level)
             ends = {"value": figure.value, "low": figure.low, "high": figure.high}
             table.append({"model": name, "metric": metric, **ends})
@@ -86,7 +88,9 @@ def compare_models(
                 "high": figure.high,
             }
             if first.fixed:
-                test = _paired_test(target, metric, models[name], models[reference], units)
+                test = _paired_test(
+                    target, metric, predictions[name], predictions[reference], units
+                )
             else:
                 test = _test_over_folds(evaluations[name].folds, first.folds, metric)
             rows_of_metric.append(row | test)
@@ -230,7 +234,7 @@ def _tradeoff_row(
     new_site = evaluation.record.part(NewSite) or NewSite()
     outside = evaluation.record.part(Outlyingness) or Outlyingness()
     sites_tested = evaluation.sites_tested
-    figures: Mapping[Hashable, Any] = row
+    figures: Mapping[Any, Any] = row
     if sites_tested == "mixed":
         # Scans without a site, or some sites held out: not all figures are of known sites.
         at_home = new_site.home.get("embedding", {}).get(metric, Estimate())

@@ -26,6 +26,14 @@ class Measurement:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 
+    def with_further(self, further: "Measurement") -> "Measurement":
+        """Return the results of this finding and of a further one together."""
+        return Measurement(
+            self.records | further.records,
+            self.tables | further.tables,
+            [*self.notices, *further.notices],
+        )
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -33,19 +41,19 @@ class Inputs:
 
     Attributes
     ----------
-    plan, models : Plan, dict of str to OutOfFold
-        The plan, and the out-of-fold predictions of each model.
+    plan, predictions : Plan, dict of str to OutOfFold
+        The plan, and the out-of-fold predictions of each of its models, by name.
     reference : Reference, str or None
         Distribution of the scans that the probe was fitted on; the reason why there is none; None
         if not asked for.
     progress : Progress
         Receives progress messages.
     earlier : Measurement
-        What the findings before this one measured.
+        Records, tables and warnings of the findings that were measured before this one.
     """
 
     plan: Plan
-    models: dict[str, OutOfFold]
+    predictions: dict[str, OutOfFold]
     reference: Reference | str | None = None
     progress: Progress = SILENT
     earlier: Measurement = field(default_factory=Measurement)

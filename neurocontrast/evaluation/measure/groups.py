@@ -23,7 +23,7 @@ def measure_groups(inputs: Inputs) -> Measurement:
     empty column.
     """
     plan = inputs.plan
-    tested = inputs.models["embedding"].tested
+    tested = inputs.predictions["embedding"].tested
     sexes = plan.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
     bands, order = age_bands(plan.table["age"].to_numpy(dtype=float))
     rows = []
@@ -39,7 +39,9 @@ def measure_groups(inputs: Inputs) -> Measurement:
         for group in (name for name in names if name in present):
             keys = ("group-intervals", group_by, group)
             members = tested[labels[tested] == group]
-            described = describe_part(plan, inputs.models, members, *keys, units=plan.units.labels)
+            described = describe_part(
+                plan, inputs.predictions, members, *keys, units=plan.units.labels
+            )
             rows.append({"group_by": group_by, "group": group} | described)
     return Measurement(
         tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})}

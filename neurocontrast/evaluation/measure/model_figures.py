@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.documents.figures import Increment, Metric, ModelFigures
-from neurocontrast.evaluation.fit.out_of_fold import Models
+from neurocontrast.evaluation.fit.out_of_fold import Predictions
 from neurocontrast.evaluation.measure.significance import fold_p_value, holm
 from neurocontrast.evaluation.measure.tables import model_prefix
 from neurocontrast.evaluation.measure.uncertainty import (
@@ -59,7 +59,7 @@ class Figures:
 
 
 def metric_summary(
-    plan: Plan, folds: pd.DataFrame, models: Models, progress: Progress = SILENT
+    plan: Plan, folds: pd.DataFrame, predictions: Predictions, progress: Progress = SILENT
 ) -> Figures:
     """Return the metrics of all models with their intervals, and the embedding minus each of them.
 
@@ -67,13 +67,13 @@ def metric_summary(
     out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
     resamples of the plan's units. A metric that is not defined is None and has a ``reason``.
     """
-    drawn = _draw(plan, models, progress)
+    drawn = _draw(plan, predictions, progress)
     target = plan.target
-    tested = models["embedding"].tested
+    tested = predictions["embedding"].tested
     reason = explain_undefined(target.kind, target.values[tested], target.classes)
     names = target.metric_names
     metrics = {}
-    for name in models:
+    for name in predictions:
         metrics[name] = _describe_metrics(plan, folds, name, drawn[name], reason)
     increments = {}
     for model in plan.models:
@@ -85,7 +85,7 @@ def metric_summary(
     for pair, without in _pairs(plan).items():
         gains_of_pairs[pair] = subtract_metrics(plan, drawn[pair], drawn[without], names)
     further = {}
-    for name in models:
+    for name in predictions:
         if name in _LEADING:
             continue
         further[name] = ModelFigures(
@@ -101,9 +101,9 @@ def metric_summary(
     )
 
 
-def _draw(plan: Plan, models: Models, progress: Progress) -> Mapping[str, Drawn]:
+def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
     """Draw the metrics of all models in the same resamples of the plan's units."""
-    rows = models["embedding"].tested
+    rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
     resampling = Resampling(
         plan.units.labels,
@@ -113,7 +113,7 @@ def _draw(plan: Plan, models: Models, progress: Progress) -> Mapping[str, Drawn]
     with progress.task("Resampling", None, "resample") as task:
         return bootstrap_metrics(
             plan.target,
-            models,
+            predictions,
             resampling,
             rows=rows,
             plain=RANKED if too_long else (),

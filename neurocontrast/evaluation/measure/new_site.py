@@ -13,7 +13,7 @@ from neurocontrast.documents.figures import Estimate
 from neurocontrast.documents.findings import NewSite, SitePredictability, SkippedSite
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
-from neurocontrast.evaluation.fit.out_of_fold import Models, cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import Predictions, cross_validate
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import resample, tabulate_figures, why_no_interval
@@ -165,7 +165,7 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
     left_out = plan_sites_left_out(plan)
     if left_out.why_not is not None:
         return Measurement({NewSite.key: None, "new_site_note": left_out.why_not})
-    home, unseen = _predict(plan, left_out, inputs.models, inputs.progress)
+    home, unseen = _predict(plan, left_out, inputs.predictions, inputs.progress)
     rows = np.sort(np.concatenate([split.test for split in left_out.splits]))
     design = "leave-one-site-out"
     if len(left_out.splits) < len(left_out.sites):
@@ -189,8 +189,8 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 
 
 def _predict(
-    plan: Plan, left_out: SitesLeftOut, models: Models, progress: Progress
-) -> tuple[Models, Models]:
+    plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
+) -> tuple[Predictions, Predictions]:
     """Predict by each model, the constant last, at known sites and at sites left out."""
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
@@ -200,19 +200,21 @@ def _predict(
         "embedding": embedding,
         "baseline": with_covariates(baseline, plan.table, names),
     }
-    home = {name: models[name] for name in fitted}
-    unseen: Models = {}
+    home = {name: predictions[name] for name in fitted}
+    unseen: Predictions = {}
     with progress.task("Leaving sites out", len(fitted) * len(left_out.splits), "fold") as task:
         for name, model in fitted.items():
-            unseen[name] = cross_validate_model(plan, model, left_out.splits, advance=task.advance)
+            unseen[name] = cross_validate(
+                model, plan.target, left_out.splits, plan.context, advance=task.advance
+            )
     constant = ConstantModel("constant")
-    home["constant"] = cross_validate_model(plan, constant)
-    unseen["constant"] = cross_validate_model(plan, constant, left_out.splits)
+    home["constant"] = cross_validate(constant, plan.target, plan.splits, plan.context)
+    unseen["constant"] = cross_validate(constant, plan.target, left_out.splits, plan.context)
     return home, unseen
 
 
 def _pooled(
-    plan: Plan, home: Models, unseen: Models, rows: Rows
+    plan: Plan, home: Predictions, unseen: Predictions, rows: Rows
 ) -> dict[str, dict[str, dict[str, Estimate]]]:
     """Return figures at known (``home``) and unseen sites, ratios, differences and gains."""
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
@@ -271,7 +273,11 @@ def _compare(
 
 
 def _site_table(
-    plan: Plan, left_out: SitesLeftOut, home: Models, unseen: Models, advance: Callable[[], None]
+    plan: Plan,
+    left_out: SitesLeftOut,
+    home: Predictions,
+    unseen: Predictions,
+    advance: Callable[[], None],
 ) -> pd.DataFrame:
     """Tabulate, for each site left out and model, figures of the site unseen and known."""
     target = plan.target
@@ -289,7 +295,7 @@ def _site_table(
         at_home, at_new = (
             resample(
                 plan,
-                models,
+                predictions,
                 rows,
                 names,
                 plan.subjects,
@@ -297,7 +303,7 @@ def _site_table(
                 site,
                 bounded=few is None,
             )
-            for models in (home, unseen)
+            for predictions in (home, unseen)
         )
         for model, figures in at_new.items():
             row: dict[str, Any] = {

@@ -21,7 +21,7 @@ from neurocontrast.documents.result import (
 )
 from neurocontrast.evaluation.fit.distribution import Reference
 from neurocontrast.evaluation.fit.fits import Fits, fit
-from neurocontrast.evaluation.fit.out_of_fold import Models, OutOfFold
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, Predictions
 from neurocontrast.evaluation.fit.stored_probe import FittedProbe
 from neurocontrast.evaluation.measure.model_figures import Figures, metric_summary
 from neurocontrast.evaluation.measure.significance import permutation_test
@@ -46,14 +46,14 @@ FEW_MOVED = 0.1
 
 @dataclass(frozen=True)
 class MeasuredPlan:
-    """Predictions of the models of a plan, with tables and figures."""
+    """Evaluation in memory: content of ``evaluation.json``, tables, predictions and the probe."""
 
     evaluation: Result
     """Content of ``evaluation.json``."""
     tables: dict[str, pd.DataFrame]
     """Tables by the name of their file."""
-    models: Models
-    """Out-of-fold predictions of each model."""
+    predictions: Predictions
+    """Out-of-fold predictions of each model, by its name."""
     reference: Reference | str | None
     """Distribution of the scans that the probe was fitted on, or why there is none; None if not
     asked for."""
@@ -78,23 +78,23 @@ def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
 
 def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> MeasuredPlan:
     """Compute tables and figures of the models; `measure` adds the findings."""
-    models = fits.models
-    tables = plan_tables(plan, models)
+    predictions = fits.predictions
+    tables = plan_tables(plan, predictions)
     for model in plan.models:
         tables |= model.tables
     if plan.info.training_metrics:
         tables["training"] = pd.DataFrame(plan.info.training_metrics)
-    figures = metric_summary(plan, tables["folds"], models, progress)
-    permutation = permutation_summary(plan, models["embedding"], progress)
-    notices = [*plan.notices, *_look_at_results(plan, figures, permutation, models)]
+    figures = metric_summary(plan, tables["folds"], predictions, progress)
+    permutation = permutation_summary(plan, predictions["embedding"], progress)
+    notices = [*plan.notices, *_look_at_results(plan, figures, permutation, predictions)]
     leading = plan.target.metric_names[0]
     for model in plan.models:
         if model.baseline:
             by = plan.estimator_title(model)
             beside = key_beside(plan.models, model)
             notices += look_at_baseline(figures, model, leading, by=by, beside=beside)
-    evaluation = _compose(plan, models, figures, permutation, notices)
-    return MeasuredPlan(evaluation, tables, models, fits.reference, fits.probe, plan.choices)
+    evaluation = _compose(plan, predictions, figures, permutation, notices)
+    return MeasuredPlan(evaluation, tables, predictions, fits.reference, fits.probe, plan.choices)
 
 
 def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Permutation | None:
@@ -203,9 +203,9 @@ def _is_better(metric: str, value: float, other: float) -> bool:
 
 
 def _look_at_results(
-    plan: Plan, figures: Figures, permutation: Permutation | None, models: Models
+    plan: Plan, figures: Figures, permutation: Permutation | None, predictions: Predictions
 ) -> Iterable[Notice]:
-    fits = [fit for model in models.values() for fit in model.fits]
+    fits = [fit for of_model in predictions.values() for fit in of_model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
     not_chosen = sum(not fit.chosen for fit in fits)
     if failed:
@@ -274,7 +274,7 @@ def _describe_members(plan: Plan) -> dict[str, object]:
 
 def _compose(
     plan: Plan,
-    models: Models,
+    predictions: Predictions,
     figures: Figures,
     permutation: Permutation | None,
     notices: list[Notice],
@@ -283,7 +283,7 @@ def _compose(
     target = plan.target
     dealt = split_table(plan.table, plan.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
-    embedding = models["embedding"]
+    embedding = predictions["embedding"]
     rivals = {}
     keys = dict[str, Any](baseline_covariates=list(plan.covariates))
     for model in plan.models:

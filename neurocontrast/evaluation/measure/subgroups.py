@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.evaluation.fit.out_of_fold import Models
+from neurocontrast.evaluation.fit.out_of_fold import Predictions
 from neurocontrast.evaluation.measure.uncertainty import (
     Resamples,
     Resampling,
@@ -23,7 +23,7 @@ Names = npt.NDArray[np.object_]
 
 
 def describe_part(
-    plan: Plan, models: Models, members: Rows, *keys: str, units: Names | None = None
+    plan: Plan, predictions: Predictions, members: Rows, *keys: str, units: Names | None = None
 ) -> dict[str, Any]:
     """Describe some tested scans: counts, metrics of all models with intervals, and a note.
 
@@ -37,9 +37,9 @@ def describe_part(
     names = [name for name in target.metric_names if name not in POOLED_ONLY]
     units = plan.subjects if units is None else units
     too_few = why_no_interval(plan, members, units)
-    for model, predictions in models.items():
+    for model, of_model in predictions.items():
         bounded = model == "embedding" and too_few is None
-        drawn = resample(plan, {model: predictions}, members, names, units, *keys, bounded=bounded)[
+        drawn = resample(plan, {model: of_model}, members, names, units, *keys, bounded=bounded)[
             model
         ]
         figures = tabulate_figures(plan, drawn)
@@ -57,7 +57,7 @@ def describe_part(
 
 def resample(
     plan: Plan,
-    models: Models,
+    predictions: Predictions,
     members: Rows,
     names: Sequence[str],
     units: Names,
@@ -72,7 +72,7 @@ def resample(
     n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])
     resampling = Resampling(units, n, seed)
-    return bootstrap_metrics(plan.target, models, resampling, rows=members, names=names)
+    return bootstrap_metrics(plan.target, predictions, resampling, rows=members, names=names)
 
 
 def tabulate_figures(

@@ -20,7 +20,7 @@ SCANS_PER_BIN = 20
 """With fewer scans than `MAX_BINS` times this there are fewer bins, but two at least."""
 
 
-def plan_tables(plan: Plan, models: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
+def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
     """Return the tables of the cohort and of the predictions by the name of their file."""
     table = plan.table
     target = plan.target
@@ -31,11 +31,11 @@ def plan_tables(plan: Plan, models: Mapping[str, OutOfFold]) -> dict[str, pd.Dat
         "flow": plan.flow,
         "splits": split_table(table, plan.splits),
         "scans": _example_scans(table.iloc[shown].reset_index(drop=True), target.subset(shown)),
-        "predictions": prediction_table(table, target, models, with_paths=plan.fixed),
-        "folds": fold_table(plan, models),
+        "predictions": prediction_table(table, target, predictions, with_paths=plan.fixed),
+        "folds": fold_table(plan, predictions),
     }
     if target.kind != "continuous" and target.has_probabilities:
-        tables["calibration"] = calibration_table(target, models, plan.subjects, level=level)
+        tables["calibration"] = calibration_table(target, predictions, plan.subjects, level=level)
     return tables
 
 
@@ -54,7 +54,7 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
     return counts.assign(total=counts.sum(axis=1)).reset_index()
 
 
-def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
+def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight."""
     target = plan.target
     strength = plan.probe.strength_name
@@ -69,17 +69,17 @@ def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             "n_test": len(split.test),
             "n_positive_test": int((truth == 1).sum()) if target.kind == "binary" else None,
         }
-        for name, model in models.items():
+        for name, of_model in predictions.items():
             cells = (split.repeat, split.test)
             values = compute_metrics(
-                target.kind, truth, model.scores[cells], decisions=model.decisions[cells]
+                target.kind, truth, of_model.scores[cells], decisions=of_model.decisions[cells]
             )
             row |= {
                 model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names
             }
         if isinstance(strength, str):
-            row[strength] = models["embedding"].fits[number].strength
-        weight = models["embedding"].fits[number].weight
+            row[strength] = predictions["embedding"].fits[number].strength
+        weight = predictions["embedding"].fits[number].weight
         if weight is not None:
             row[f"weight_{plan.own_blocks[0].name}"] = weight
         rows.append(row | {"held_out_site": split.held_out_site})
@@ -94,12 +94,12 @@ def model_prefix(model: str) -> str:
 def prediction_table(
     table: pd.DataFrame,
     target: Target,
-    models: Mapping[str, OutOfFold],
+    predictions: Mapping[str, OutOfFold],
     *,
     with_paths: bool = False,
 ) -> pd.DataFrame:
     """Tabulate tested scans and repeats: identifiers, site, truth and prediction."""
-    embedding = models["embedding"]
+    embedding = predictions["embedding"]
     labels = np.array(target.classes, dtype=object)
     repeats = []
     scans = table[["participant_id", "subject_id", "session", "site", "age", "sex"]]
@@ -110,8 +110,8 @@ def prediction_table(
         tested = scans.loc[rows].assign(
             repeat=repeat, fold=folds[rows], y_true=target.labels()[rows]
         )
-        for name, model in models.items():
-            scores = model.scores[repeat, rows]
+        for name, of_model in predictions.items():
+            scores = of_model.scores[repeat, rows]
             if target.kind == "multiclass":
                 scores = scores[np.arange(len(rows)), target.values[rows]]
             tested["y_score" if name == "embedding" else f"{name}_score"] = scores
@@ -139,13 +139,13 @@ def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> 
 
 
 def calibration_table(
-    target: Target, models: Mapping[str, OutOfFold], subjects: Texts, *, level: float
+    target: Target, predictions: Mapping[str, OutOfFold], subjects: Texts, *, level: float
 ) -> pd.DataFrame:
     """Tabulate mean prediction and observed share of each model in bins of probability."""
     rows = []
-    for model, predictions in models.items():
-        tested = predictions.tested
-        for name, code, scores in _class_scores(target, predictions):
+    for model, of_model in predictions.items():
+        tested = of_model.tested
+        for name, code, scores in _class_scores(target, of_model):
             hits = target.values[tested] == code
             for number, members in enumerate(_equal_count_bins(scores[tested])):
                 observed = float(hits[members].mean())

@@ -175,7 +175,7 @@ class Resampling:
 
 def bootstrap_metrics(
     target: Target,
-    models: Mapping[str, OutOfFold],
+    predictions: Mapping[str, OutOfFold],
     resampling: Resampling,
     *,
     rows: Rows | None = None,
@@ -187,7 +187,7 @@ def bootstrap_metrics(
 
     Parameters
     ----------
-    target, models : Target, dict of str to OutOfFold
+    target, predictions : Target, dict of str to OutOfFold
         True values, and the predictions of each model.
     resampling : Resampling
         Units to draw, how often, and the seed.
@@ -209,18 +209,16 @@ def bootstrap_metrics(
     blocks: Iterable[Floats] = ()
     if resampling.n_resamples and resampled:
         blocks = resampling.weigh(chosen)
-    collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
+    collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in predictions}
     wanted: Collection[str] = asked
     for weights in chain([np.ones((1, len(chosen)))], blocks):
-        for name, predictions in models.items():
-            metrics = pooled_metrics(
-                target, predictions, rows=chosen, weights=weights, names=wanted
-            )
+        for name, of_model in predictions.items():
+            metrics = pooled_metrics(target, of_model, rows=chosen, weights=weights, names=wanted)
             for metric, values in metrics.items():
                 collected[name].setdefault(metric, []).append(values)
         advance(len(weights))
         wanted = resampled
-    drawn = {}
+    drawn: dict[str, dict[str, Resamples]] = {}
     for name, metrics_of_model in collected.items():
         drawn[name] = {}
         for metric, batches in metrics_of_model.items():

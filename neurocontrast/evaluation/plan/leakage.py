@@ -1,6 +1,6 @@
 """Find people of pretraining among the people who are evaluated, and one person under two names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ from neurocontrast.data.identifiers import text_of_visits, visits_of_people
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.rows import listed, scan_codes
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.given import look_at_twins
 from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import CONTENT, Recognised
 
@@ -36,6 +39,38 @@ class Overlap:
             if notice.code not in _OF_OVERLAP:
                 notices.append(notice)
         return notices
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """People of pretraining, and copies of scans, that are allowed among the tested scans."""
+
+    overlap: Overlap
+    notices: tuple[Notice, ...]
+    n_twins: int = 0
+    """Test rows of the fixed design that are copies of fitted rows."""
+
+
+def check_leaks(
+    table: pd.DataFrame,
+    features: npt.NDArray[np.floating],
+    splits: Sequence[Split],
+    settings: EvaluationSettings,
+    info: EmbeddingsInfo,
+) -> Leaks:
+    """Refuse people of pretraining among the tested scans, and one scan under two names.
+
+    In the fixed design copies of fitted rows are counted: official sets of images hold some.
+    """
+    allowed = settings.allow_overlap
+    if settings.split_column is None:
+        overlap = check_overlap(table, info, allow_overlap=allowed)
+        duplicates = check_duplicates(table, features, allow_overlap=allowed)
+        return Leaks(overlap, (*overlap.notices, *duplicates))
+    tested = table.iloc[splits[0].test]
+    overlap = check_overlap(tested, info, allow_overlap=allowed, allowed_copies=ALLOWED_COPIES)
+    n_twins, twins = look_at_twins(features, table[CONTENT], splits[0])
+    return Leaks(overlap, (*overlap.notices, *twins), n_twins)
 
 
 def check_overlap(

@@ -143,7 +143,7 @@ def fit_probe(
     return prediction, model
 
 
-def fit_each(
+def fit_and_predict(
     design: Designs,
     target: Target,
     split: Split,

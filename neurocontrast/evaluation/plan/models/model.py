@@ -19,7 +19,7 @@ from neurocontrast.evaluation.probes.fitting import (
     FitContext,
     Prediction,
     constant_prediction,
-    fit_each,
+    fit_and_predict,
 )
 from neurocontrast.evaluation.probes.members import Designs, designs_of
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
@@ -106,7 +106,7 @@ class ProbeModel(Model):
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
         """Fit the estimator on the training rows, and predict the test rows."""
-        return fit_each(self.design, target, split, context, estimator=self.estimator)
+        return fit_and_predict(self.design, target, split, context, estimator=self.estimator)
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int

@@ -1,4 +1,4 @@
-"""Choose the scans of an embeddings table that are evaluated, and count those that are left out."""
+"""Choose the scans of an embeddings table that are evaluated, and count the scans left out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

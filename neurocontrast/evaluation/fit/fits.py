@@ -1,4 +1,4 @@
-"""Fit the models of a plan: their predictions out of fold, and the probe of all scans."""
+"""Fit the models of a plan: predictions by cross-validation, and the probe of all scans."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Fits:
     predictions: Predictions
     """Out-of-fold predictions of each model, by its name."""
     reference: Reference | str | None
-    """Distribution of the scans that the probe was fitted on; the reason why there is none; None
-    if not asked for."""
+    """Distribution of the scans that the probe was fitted on, the reason as text why it could not
+    be learned, or None with ``outlyingness=false``."""
     probe: FittedProbe | None
-    """Probe fitted on all scans, if it can be stored."""
+    """Probe fitted to all scans; None where the estimator cannot be stored."""
 
 
 def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
@@ -50,9 +50,9 @@ def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Predictions:
 def _fit_final(
     plan: Plan, embedding: OutOfFold, reference: Reference | str | None
 ) -> FittedProbe | None:
-    """Fit the probe that is stored; None where `Plan.why_not_stored` says so.
+    """Fit the probe that is stored to all scans; None where `Plan.why_not_stored` has a reason.
 
-    Of the fixed design strength and weight are those of its one split.
+    With a column of train and test, penalty and weight are those of the one split.
     """
     if plan.why_not_stored is not None:
         return None

@@ -20,17 +20,17 @@ from neurocontrast.parallel.workers import map_files
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Scores, decisions and folds of each scan: (n_repeats, n) arrays.
+    """A model's scores and decisions for each scan, and the fold that tested the scan.
 
-    Scores are NaN, decisions 0 and folds -1 where a scan was never tested. Scores of several
-    classes are (n_repeats, n, n classes).
+    Arrays are (n_repeats, n); scores of several classes (n_repeats, n, n classes). Scores are NaN,
+    decisions 0 and folds -1 where a scan was never tested.
     """
 
     scores: Floats
     decisions: npt.NDArray[np.int64]
     folds: Rows
     fits: Sequence[Prediction] = ()
-    """The prediction of each split, in their order."""
+    """The prediction of each split, in the order of the splits."""
 
     @property
     def tested(self) -> Rows:
@@ -96,7 +96,7 @@ def cross_validate(
 def _predict_split(
     number: int, model: Model, target: Target, split: Split, context: FitContext
 ) -> tuple[int, Prediction]:
-    """Predict the test rows of a split; an error of the user's estimator names model and fold."""
+    """Predict a split's test rows; name model and fold in errors of the user's estimator."""
     try:
         return number, model.predict(target, split, context)
     except EstimatorError as error:

@@ -30,13 +30,14 @@ from neurocontrast.provenance import KnownPeople, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 FOLDER = "probe"
-"""Folder of an evaluation in which the probe is."""
+"""Folder, within that of an evaluation, that holds the probe's two files."""
 _DESCRIPTION = "probe.json"
 _ARRAYS = "probe.npz"
 _REMEDY = "Copy the evaluation again."
 _FORMAT = 1
 MIN_SHOTS = 5
-"""A site with fewer labelled subjects is left as it is: their mean error is mostly themselves."""
+"""Fewest labelled subjects of a site whose predictions are shifted. The mean error of fewer is
+chance more than bias."""
 _FAR = 30.0  # no shift of log-odds is larger
 _EPSILON = 1e-9
 _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
@@ -65,12 +66,12 @@ class FittedProbe(BaseModel):
     """Probability from which a scan is positive; for several classes and numbers, the rule."""
     mean: np.ndarray
     scale: np.ndarray
-    """Standardisation (p,) of the features."""
+    """Mean and standard deviation (p,) of each feature, by which features are standardised."""
     coefficients: np.ndarray
     intercept: np.ndarray
-    """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of
-    classes of several classes, else 1. They give numbers, or log-odds. Of M members intercepts
-    are (M, k)."""
+    """Coefficients (p, k) of the standardised features and intercepts (k,) give log-odds of
+    classes, or numbers. k is 1, or with more than two classes their number. With M encoders
+    intercepts are (M, k)."""
     shares: np.ndarray
     """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
     encoder: str | None
@@ -79,7 +80,7 @@ class FittedProbe(BaseModel):
     """Digests of the subjects that the probe was fitted on."""
     n_scans: StrictInt
     trained_contents: frozenset[str] = frozenset()
-    """Digests of the contents of these subjects' scans; none of earlier versions."""
+    """Digests of the contents of these subjects' scans; empty in files of earlier versions."""
     contents_complete: bool = False
     """Whether all of these scans have digests."""
     distribution: TrainingDistribution | None = None
@@ -87,15 +88,15 @@ class FittedProbe(BaseModel):
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features, or the network and the components of one encoder; else empty."""
     members: tuple[Member, ...] = ()
-    """Members of a run, each with its own probe, whose predictions are averaged; else empty."""
+    """Encoders of a run, each with its own probe, whose predictions are averaged; empty for one."""
     weight: StrictFloat | None = None
-    """Weight of the network's block beside the components, which `scale` holds; else None. Of
-    members the mean."""
+    """Share of the network's features in the total variance beside linear components, which `scale`
+    contains. None without components; with several encoders the mean."""
 
     @model_validator(mode="before")
     @classmethod
     def _check_fit(cls, content: dict[str, object]) -> dict[str, object]:
-        """Leave out a threshold of another kind of target: the probe then counts as damaged."""
+        """Drop a threshold of another kind of target, so that the file counts as damaged."""
         fits = isinstance(content.get("threshold"), str) != (content.get("kind") == "binary")
         if fits:
             return content
@@ -130,7 +131,7 @@ class FittedProbe(BaseModel):
         return mean
 
     def _scores(self, margins: Floats) -> Floats:
-        """Turn log-odds (n, k) into probabilities; numbers stay."""
+        """Turn log-odds (n, k) into probabilities; predicted numbers stay as they are."""
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
         if self.kind == "continuous":
@@ -151,7 +152,7 @@ class FittedProbe(BaseModel):
         )
 
     def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
-        """Return the class codes of scores that `predict` gave."""
+        """Return the class code of each scan from the scores of `predict`."""
         shares = None
         if self.threshold == "prevalence":
             shares = self.shares
@@ -246,6 +247,7 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
 
 
 def _find(path: Path) -> Path:
+    """Return the folder with ``probe.json``: the path, or the folder ``probe`` in an evaluation."""
     for folder in (path, path / FOLDER):
         if (folder / _DESCRIPTION).is_file():
             return folder
@@ -289,14 +291,15 @@ def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str
 
 @dataclass(frozen=True)
 class SiteShift:
-    """Number to add to the predictions of a site."""
+    """Number that is added to the predictions of a site's scans."""
 
     n_subjects: int
     """Number of labelled subjects of the site."""
     shift: float | None
-    """In the units of the target, or in log-odds; None where labelled subjects cannot tell."""
+    """In the units of the target, or in log-odds; None with too few labelled subjects or one
+    class."""
     standard_error: float | None = None
-    """Of the shift; None for log-odds."""
+    """Standard error of a shift in the units of the target; None for log-odds."""
 
 
 def fit_shifts(
@@ -331,7 +334,7 @@ def fit_shifts(
 
 
 def _shift_of_log_odds(scores: Floats, truths: Floats) -> float:
-    """Return the shift of log-odds by which the mean probability is the share of the positives."""
+    """Return the shift of log-odds that makes the mean probability equal the share of positives."""
     odds = logit(np.clip(scores, _EPSILON, 1 - _EPSILON))
     n_positive = truths.sum()
     return float(brentq(lambda shift: expit(odds + shift).sum() - n_positive, -_FAR, _FAR))

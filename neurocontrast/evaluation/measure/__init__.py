@@ -1,7 +1,8 @@
-"""Statistics of an evaluation: one file a finding, each with its measurement and its typed record.
+"""Statistics of an evaluation: one file for each finding, with measurement and typed record.
 
-A finding is a question to every evaluation. `check` refuses settings that a question cannot serve;
-`measure` computes the figures of the models and asks every question.
+A finding is a question to every evaluation, such as how well the site can be predicted. `check`
+refuses settings that a finding cannot serve; `measure` computes the figures of the models and
+measures every finding.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse a plan whose settings ask a question for an answer that cannot be measured."""
+    """Refuse a plan whose settings ask a finding for more than its cohort can tell."""
     for question in questions:
         if question.check is not None:
             question.check(plan)
@@ -31,7 +32,7 @@ def measure(
     *,
     progress: Progress = SILENT,
 ) -> MeasuredPlan:
-    """Measure the models of a plan, ask every question, and return records, tables and warnings.
+    """Compute the figures of the models of a plan, and measure every finding.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_seed
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
-"""The metric that is set against the site, by kind of target."""
+"""Metric plotted against how well the site can be predicted, for each kind of target."""
 
 Texts = npt.NDArray[np.object_]
 SCAN_KEYS = ["participant_id", "session"]
@@ -115,14 +115,14 @@ def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
 
 
 def score_columns(record: Result) -> list[str]:
-    """Return the columns of scores in ``predictions.tsv``: one a class of several, else one."""
+    """Return the columns of scores in ``predictions.tsv``: one, or of several classes one each."""
     if record.kind == "multiclass":
         return [f"score_{name}" for name in record.classes]
     return ["y_score"]
 
 
 def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
-    """Return predictions as arrays (repeat, scan); scans in the order of `_target_of`."""
+    """Return a table's predictions as arrays (n_repeats, n), scans in the order of `_target_of`."""
     table = evaluation.predictions
     n = len(target.values)
     n_repeats = int(table["repeat"].max()) + 1
@@ -139,6 +139,7 @@ def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
 
 
 def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, Any]:
+    """Test the differences of two models over folds (Nadeau and Bengio), for one metric."""
     name = metric.removesuffix("_within_fold")  # within one fold, the two are one
     model, reference = (
         table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference)
@@ -154,9 +155,9 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
 def _paired_test(
     target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
 ) -> dict[str, Any]:
-    """Return McNemar's p-value of a share of images of one test set; None for another metric.
+    """Return McNemar's p-value for accuracy and the like on one test set; None for other metrics.
 
-    The test takes images for independent draws: there is none where units hold several.
+    McNemar's test needs independent images: the p-value is None where a subject has several.
     """
     rows = model.tested
     no_test = {"n_folds": 1, "p_value": None, "test": None}
@@ -176,7 +177,10 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return the metric at unseen sites and the ratio to known sites, with ends; None if absent."""
+    """Return a metric at unseen sites and its ratio to known sites, with the ends of intervals.
+
+    Values are None where unseen sites were not measured.
+    """
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):
@@ -229,7 +233,7 @@ def tradeoff_table(
 def _tradeoff_row(
     row: Mapping[Hashable, Any], evaluation: ComparedEvaluation
 ) -> dict[Hashable, Any]:
-    """Add to a model's row of one metric the figures of sites, and of scans outside."""
+    """Return a model's row with its figures at known and unseen sites, and of scans outside."""
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()
     outside = evaluation.record.part(Outlyingness) or Outlyingness()

@@ -35,7 +35,8 @@ Rows = npt.NDArray[np.intp]
 
 
 N_FOLDS = 5
-"""Levels with fewer subjects are left out: they could not be in every fold."""
+"""Folds by which a confound is predicted. A value of a column that fewer subjects have is left out,
+since it could not be in every fold."""
 
 
 MIN_SUBJECTS = 20
@@ -43,22 +44,22 @@ MIN_SUBJECTS = 20
 
 
 MAX_CLASSES = 5
-"""With more classes, covariates are predicted in all scans only."""
+"""Most classes of the target within which confounds are predicted too."""
 
 
 MAX_SCANS = 1500
-"""Of larger cohorts this many scans are drawn: enough to say how much, not to the third digit."""
+"""Most scans among which confounds are predicted; of more, subjects are drawn."""
 
 
 MAX_SITE_FOLDS = 10
 
 
 SITE_EXPONENT = 0.3
-"""Of the balanced accuracy in the OpenBHB score, as in the challenge."""
+"""Exponent of the site's balanced accuracy in the score of the OpenBHB challenge."""
 
 
 STRONG_SHARE = 0.5
-"""The site is called predictable where balanced accuracy is this far from chance to perfect."""
+"""Share of the way from chance to 1 at which the site's balanced accuracy is warned about."""
 
 
 _SETTINGS: dict[str, Any] = {
@@ -95,9 +96,9 @@ class ConfoundFigure:
 
 @dataclass(frozen=True)
 class Reading:
-    """A column's values in rows of a plan, predicted out of fold.
+    """Values of a column, such as the site, predicted from the features by cross-validation.
 
-    `splits` are positions within `rows`.
+    `rows` are rows of the plan; `splits` hold positions within `rows`.
     """
 
     target: Target
@@ -182,7 +183,7 @@ def _tabulate(figures: Sequence[ConfoundFigure]) -> pd.DataFrame:
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
-    """Predict a column in stratified folds of the scans with a value, or return why not."""
+    """Predict a column by cross-validation of the scans with a value, or return why not."""
     values = plan.table[column].iloc[rows]
     subjects = plan.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
@@ -222,13 +223,13 @@ def _is_number(plan: Plan, column: str) -> bool:
 
 
 def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
-    """Return which scans have a value of enough subjects to be in every fold."""
+    """Tell which scans have a value that at least `N_FOLDS` subjects have."""
     owners = pd.Series(subjects).groupby(np.asarray(labels, dtype=object))
     return (owners.transform("nunique") >= N_FOLDS).to_numpy()
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a target in folds of its rows, on the features that the probe of the plan gets."""
+    """Predict a confound in folds of some rows, from the features that the plan's probe gets."""
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(
         update=_SETTINGS | {"seed": derive_seed("confounds", plan.settings.seed)}
@@ -243,7 +244,7 @@ def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading
 
 
 def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
-    """Return a metric on resamples; where the site is predicted, subjects are resampled."""
+    """Return a confound's metric on resamples of the plan's units; for the site, of subjects."""
     units = plan.subjects if by_subject or reading.target.name == "site" else plan.units.labels
     seed = derive_seed("confound-intervals", plan.settings.seed)
     resampling = Resampling(units[reading.rows], plan.settings.n_bootstraps, seed)
@@ -343,7 +344,7 @@ def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> OpenBH
 
 
 def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
-    """Return folds that hold out every site, or each of ten groups, with all subjects of a site."""
+    """Return folds that each hold out all subjects of a site, or of one of ten groups of sites."""
     fold_of = {
         site: fold
         for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS))
@@ -353,7 +354,10 @@ def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]
 
 
 def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
-    """Return the row of ``confounds.tsv`` about the site among all scans; None without one."""
+    """Return the row of ``confounds.tsv`` that tells how well the site is predicted in all scans.
+
+    None where the site was not predicted.
+    """
     if readings is None:
         return None
     whole = readings[

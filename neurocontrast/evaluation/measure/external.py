@@ -1,4 +1,4 @@
-"""The result on people from elsewhere."""
+"""Test the probe of all scans on an external test set: people from elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ def measure_external_test(inputs: Inputs) -> Measurement:
 
 
 def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
-    """Fit each model to all training scans, and predict the external ones."""
+    """Fit each model to all training scans, and predict the external scans."""
     split = plan.splits[0]
     context = replace(plan.context, seed=plan.final_seed)
     predictions = {}

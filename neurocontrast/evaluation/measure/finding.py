@@ -60,7 +60,7 @@ class Inputs:
 
 
 class Question(Protocol):
-    """The measuring half of a finding; each part is None where the finding has none."""
+    """A finding as `measure` uses one: functions and record, None where a finding has none."""
 
     @property
     def measure(self) -> Callable[[Inputs], Measurement] | None:
@@ -72,8 +72,8 @@ class Question(Protocol):
 
     @property
     def record(self) -> type[Part] | None:
-        """Model of the finding's key in ``evaluation.json``."""
+        """Pydantic model of the finding's record in ``evaluation.json``."""
 
     @property
     def last(self) -> bool:
-        """Whether the finding uses measurements of others, and so is measured after them."""
+        """Whether the finding uses results of other findings, and so is measured after them."""

@@ -1,4 +1,4 @@
-"""The result by sex and age."""
+"""Tabulate the metrics of every model in each sex and age band."""
 
 from itertools import pairwise
 
@@ -17,10 +17,10 @@ _UNKNOWN = "not stated"
 
 
 def measure_groups(inputs: Inputs) -> Measurement:
-    """Return one row a sex and one an age band that has scans, with the columns of ``sites.tsv``.
+    """Tabulate the metrics of every model for each sex and each age band that has scans.
 
-    Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
-    empty column.
+    Columns are those of ``sites.tsv``. Intervals resample the units of the whole cohort. The sexes
+    form no groups where sex is predicted, nor does an empty column.
     """
     plan = inputs.plan
     tested = inputs.predictions["embedding"].tested

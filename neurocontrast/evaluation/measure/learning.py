@@ -86,6 +86,7 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
 
 
 def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
+    """Return every model's metrics on a split's test rows, by a fit to some training rows."""
     metrics: dict[str, float] = {}
     for model in plan.models:
         drawn = replace(split, train=train, validation=None)
@@ -101,6 +102,7 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 
 
 def _names(plan: Plan) -> list[str]:
+    """Return the metrics of a learning curve: those with a better direction and a value a fold."""
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
         name
@@ -121,7 +123,7 @@ def _points(sizes: Any) -> list[dict[str, Any]]:
 def draw_of_split(
     table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Return the training subjects of a split in the order of a draw of a learning curve."""
+    """Return a split's training subjects in random order; the first n train a model of size n."""
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
     subjects = table["subject_id"].to_numpy(dtype=object)[rows]
@@ -131,7 +133,7 @@ def draw_of_split(
 def draw_order(
     target: Target, sites: npt.ArrayLike, subjects: npt.NDArray[np.object_], *, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Order subjects so that every beginning is stratified by class and, within class, by site.
+    """Order subjects at random; the first k, for every k, have the shares of classes and sites.
 
     The number of subjects of a class among the first k is within one of its share of k. A
     continuous target is stratified by site only.
@@ -157,7 +159,7 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a number from 0 to 1 for each subject, evenly spaced within each group."""
+    """Return a sorting key from 0 to 1 for each subject, evenly spaced within each group."""
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)
     ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1

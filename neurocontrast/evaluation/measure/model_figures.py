@@ -1,4 +1,4 @@
-"""Measure the models of a plan: metrics with intervals, and gains of one over another."""
+"""Compute each model's metrics with intervals, and differences between models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEADING = ("embedding", "baseline")
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of all models, by metric."""
+    """Metrics of all models, and differences from the embedding."""
 
     metrics: dict[str, Metric]
     """Metrics of the embedding."""
@@ -48,10 +48,10 @@ class Figures:
     increment: dict[str, Increment] = field(default_factory=dict)
     """The embedding minus the covariates."""
     models: dict[str, ModelFigures] = field(default_factory=dict)
-    """Figures of the further models by their keys."""
+    """Metrics of the other models, by the name of the model."""
 
     def pooled(self, model: str, metric: str) -> float | None:
-        """Return a metric of all predictions of a model together; None without a value."""
+        """Return a model's metric of all folds' predictions together; None where undefined."""
         metrics = {"embedding": self.metrics, "baseline": self.baseline}.get(model)
         if metrics is None:
             metrics = self.models.get(model, ModelFigures()).metrics
@@ -169,7 +169,7 @@ def subtract_metrics(
 def _with_p_values(
     gains: Mapping[str, Increment], folds: pd.DataFrame, other: str
 ) -> dict[str, Increment]:
-    """Add the p-values over folds of the embedding and another model having the same metric."""
+    """Add p-values of the embedding and another model being equal over folds, for each metric."""
     tested = {}
     for name, gain in gains.items():
         column = name.removesuffix("_within_fold")
@@ -183,7 +183,7 @@ def _with_p_values(
 
 
 def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
-    """Adjust the p-values of each metric by Holm, where there are several baselines."""
+    """Adjust the p-values of each metric for the number of baselines (Holm), if above one."""
     if len(increments) < 2:
         return
     for name in next(iter(increments.values())):
@@ -193,7 +193,7 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Return the models with the embedding beside, and for each the model without."""
+    """Return, for each model whose features have the embedding beside them, the model without."""
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:

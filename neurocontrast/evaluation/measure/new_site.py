@@ -38,16 +38,17 @@ from neurocontrast.progress import Progress
 Rows = npt.NDArray[np.intp]
 
 NOTABLE_RATIO = 1.3
-"""An error that grows more than this at unseen sites, its interval above 1, is warned about."""
+"""Ratio of the error at unseen sites to that at known sites from which a warning is given, if the
+interval of the ratio is above 1."""
 MIN_SITE_SUBJECTS = 5
-"""A site with fewer subjects is not left out: its error would say nothing."""
+"""Fewest subjects of a site that is left out; the error at a smaller site would say nothing."""
 MAX_GROUPS = 20
-"""More sites than this are left out in this many groups of about equal size."""
+"""Most folds that leave sites out; more sites are left out in groups of about equal size."""
 
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out a site or a group of sites, and sites left out or skipped."""
+    """Folds that each leave out one site or a group of sites, and the sites that are skipped."""
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()
@@ -56,7 +57,7 @@ class SitesLeftOut:
 
 
 def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
-    """Plan folds that leave out each site whose people the main folds test with a known site."""
+    """Plan folds that leave out each site of which the main folds both train on and test scans."""
     why_not = _why_not(plan)
     if why_not is not None:
         return SitesLeftOut(why_not=why_not)
@@ -97,6 +98,7 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
 
 
 def _why_not(plan: Plan) -> str | None:
+    """Return why no site of a plan can be left out; None where sites can."""
     named = set(plan.sites) - {NO_SITE}
     if not plan.settings.new_site:
         return "not asked for (new_site=false)"
@@ -115,7 +117,7 @@ def _why_not(plan: Plan) -> str | None:
 
 
 def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
-    """Tell which scans the main folds test, always with the scan's site in training."""
+    """Tell which scans the main folds test while training on other scans of the same site."""
     sites = plan.sites
     tested, unknown = np.zeros((2, len(sites)), dtype=bool)
     for split in plan.splits:
@@ -126,6 +128,7 @@ def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
 
 
 def _why_skipped(plan: Plan, rows: Rows) -> str | None:
+    """Return why a site is not left out: few subjects, or one class; None where the site is."""
     n = len(set(plan.subjects[rows]))
     if n < MIN_SITE_SUBJECTS:
         return f"fewer than {MIN_SITE_SUBJECTS} subjects ({n}) tested while the site is known"
@@ -136,6 +139,7 @@ def _why_skipped(plan: Plan, rows: Rows) -> str | None:
 
 
 def _why_untrainable(plan: Plan, split: Split) -> str | None:
+    """Return why the scans of the other sites cannot teach the target; None if they can."""
     target = plan.target
     n = len(split.train)
     if target.kind == "continuous":
@@ -153,6 +157,7 @@ def _why_untrainable(plan: Plan, split: Split) -> str | None:
 
 
 def _listed(skipped: Sequence[SkippedSite]) -> str:
+    """List the first eight sites that are skipped, each with the reason."""
     listed = "; ".join(f"{site.site}: {site.why}" for site in skipped[:8])
     if len(skipped) > 8:
         listed += f"; and {len(skipped) - 8} more"
@@ -160,7 +165,7 @@ def _listed(skipped: Sequence[SkippedSite]) -> str:
 
 
 def measure_new_sites(inputs: Inputs) -> Measurement:
-    """Leave every site out once, and compare each scan's prediction with the main one."""
+    """Predict each site's scans by models without the site, and compare with the main folds."""
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
     if left_out.why_not is not None:
@@ -191,7 +196,7 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
 ) -> tuple[Predictions, Predictions]:
-    """Predict by each model, the constant last, at known sites and at sites left out."""
+    """Return predictions by embedding, covariates and constant: at known sites, and left out."""
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
     )[0]
@@ -216,7 +221,7 @@ def _predict(
 def _pooled(
     plan: Plan, home: Predictions, unseen: Predictions, rows: Rows
 ) -> dict[str, dict[str, dict[str, Estimate]]]:
-    """Return figures at known (``home``) and unseen sites, ratios, differences and gains."""
+    """Return metrics at known sites (``home``) and unseen sites, their ratios and differences."""
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     errors = [name for name in names if name in LOWER_IS_BETTER]
     units = plan.units.labels
@@ -248,7 +253,7 @@ def _pooled(
 def _estimate(
     plan: Plan, drawn: Mapping[str, Resamples], *, n: int | None = None
 ) -> dict[str, Estimate]:
-    """Return metrics with their intervals, and the number of scans where given."""
+    """Return metrics with intervals, and with the number of scans `n` where that is named."""
     estimates = {}
     for name, resamples in drawn.items():
         estimates[name] = resamples.figure(level=plan.settings.confidence_level)
@@ -264,7 +269,7 @@ def _compare(
     function: Callable[[Floats, Floats], Floats],
     names: Sequence[str],
 ) -> dict[str, Estimate]:
-    """Return a function of each metric at unseen sites and a reference on the same resamples."""
+    """Return the ratio or difference of metrics at unseen sites and a reference, with intervals."""
     drawn = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for name in names:
@@ -279,7 +284,7 @@ def _site_table(
     unseen: Predictions,
     advance: Callable[[], None],
 ) -> pd.DataFrame:
-    """Tabulate, for each site left out and model, figures of the site unseen and known."""
+    """Tabulate each model's metrics at each site: while left out, and while trained on."""
     target = plan.target
     rows_of_sites = []
     names = [
@@ -324,6 +329,7 @@ def _site_table(
 
 
 def _predictability(reading: pd.Series | None) -> SitePredictability | None:
+    """Return how well the site is predicted, as a record; None where that was not measured."""
     if reading is None:
         return None
     return SitePredictability(

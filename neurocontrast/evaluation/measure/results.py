@@ -1,4 +1,4 @@
-"""A whole evaluation in memory: from a plan to tables and ``evaluation.json``."""
+"""Compose ``evaluation.json`` and the tables of an evaluation from a plan and predictions."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -39,9 +39,9 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
 POOLING_GAP = 0.05
-"""A pooled AUC that differs more than this from the one within folds is warned about."""
+"""Difference of the pooled AUC from the AUC within folds above which a warning is given."""
 FEW_MOVED = 0.1
-"""A permutation test that changes the labels of a smaller share of the scans is warned about."""
+"""Share of scans that get another label in a permutation, below which a warning is given."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class MeasuredPlan:
     predictions: Predictions
     """Out-of-fold predictions of each model, by its name."""
     reference: Reference | str | None
-    """Distribution of the scans that the probe was fitted on, or why there is none; None if not
-    asked for."""
+    """Distribution of the scans that the probe was fitted on, the reason as text why it could not
+    be learned, or None with ``outlyingness=false``."""
     probe: FittedProbe | None
-    """The probe fitted on all scans, if it can be stored."""
+    """Probe fitted to all scans; None where the estimator cannot be stored."""
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Settings as ``config.yaml`` holds them."""
 
@@ -77,7 +77,7 @@ def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
 
 
 def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> MeasuredPlan:
-    """Compute tables and figures of the models; `measure` adds the findings."""
+    """Compute tables and metrics of a plan's models, without findings, which `measure` adds."""
     predictions = fits.predictions
     tables = plan_tables(plan, predictions)
     for model in plan.models:
@@ -98,7 +98,10 @@ def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> Measu
 
 
 def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Permutation | None:
-    """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
+    """Test the embedding against permuted labels, for ``permutation`` of ``evaluation.json``.
+
+    None with ``n_permutations=0``, and for a network that is trained in the folds.
+    """
     settings = plan.settings
     is_site = plan.target.name == "site"
     n = settings.n_permutations
@@ -148,7 +151,7 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the key of the linear model with the embedding beside a model's features, or ""."""
+    """Return the name of the model of the same features with the embedding beside, or ""."""
     first = model.name
     if model.baseline is not None and model.baseline.of:
         first = model.baseline.of
@@ -205,6 +208,7 @@ def _is_better(metric: str, value: float, other: float) -> bool:
 def _look_at_results(
     plan: Plan, figures: Figures, permutation: Permutation | None, predictions: Predictions
 ) -> Iterable[Notice]:
+    """Warn of solvers that stopped early, of AUCs that mix folds, and of weak permutations."""
     fits = [fit for of_model in predictions.values() for fit in of_model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
     not_chosen = sum(not fit.chosen for fit in fits)
@@ -240,7 +244,7 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Return how blocks were weighed, of the section ``probe``; nothing for one block."""
+    """Describe for the section ``probe`` how blocks of features were weighed; empty for one."""
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}
     if not plan.own_blocks:
@@ -261,7 +265,7 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
 
 def _describe_members(plan: Plan) -> dict[str, object]:
-    """Return how many members were averaged, of the section ``probe``; nothing for one encoder."""
+    """Describe for the section ``probe`` how many encoders were averaged; empty for one encoder."""
     if plan.n_members < 2:
         return {}
     averaged = "numbers"
@@ -279,6 +283,7 @@ def _compose(
     permutation: Permutation | None,
     notices: list[Notice],
 ) -> Result:
+    """Compose the record of ``evaluation.json``, without findings and environment."""
     settings = plan.settings
     target = plan.target
     dealt = split_table(plan.table, plan.splits).astype(object).fillna("").astype(str)

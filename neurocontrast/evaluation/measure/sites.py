@@ -1,4 +1,4 @@
-"""The result at each site."""
+"""Tabulate the metrics of every model at each site."""
 
 import pandas as pd
 
@@ -9,12 +9,12 @@ from neurocontrast.evaluation.plan.plan import Plan
 
 
 def measure_sites(inputs: Inputs) -> Measurement:
-    """Return the table of sites."""
+    """Tabulate the metrics of every model at each site, for ``sites.tsv``."""
     return Measurement(tables={"sites": site_table(inputs.plan, inputs.predictions)})
 
 
 def site_table(plan: Plan, predictions: Predictions) -> pd.DataFrame:
-    """Tabulate the sites: counts, pooled metrics with intervals, the baseline's, and a note.
+    """Tabulate each site: counts of scans, metrics of every model with intervals, and a note.
 
     Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
     """

@@ -1,4 +1,4 @@
-"""Measure a part of the tested scans: metrics, resamples, intervals, or why there are none."""
+"""Measure the models on some of the tested scans, such as one site's or an age band's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -64,10 +64,10 @@ def resample(
     *keys: str,
     bounded: bool = True,
 ) -> dict[str, dict[str, Resamples]]:
-    """Return metrics of some tested scans by every model, with resamples where `bounded`.
+    """Return every model's metrics on some tested scans, with resamples for intervals if `bounded`.
 
-    Calls with the same scans, `units` and `keys`, from which the seed is derived, share the
-    resamples.
+    The seed is derived from `keys`: calls with the same scans, `units` and `keys` have the same
+    resamples, and can be subtracted.
     """
     n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])
@@ -78,7 +78,7 @@ def resample(
 def tabulate_figures(
     plan: Plan, drawn: Mapping[str, Resamples], *, prefix: str = ""
 ) -> dict[str, float | None]:
-    """Return metrics as columns of a row: ``name``, ``name_low`` and ``name_high``."""
+    """Return metrics as columns of a table's row: ``auc``, ``auc_low`` and ``auc_high``."""
     columns = {}
     for name, resamples in drawn.items():
         figure = resamples.figure(level=plan.settings.confidence_level)
@@ -89,7 +89,7 @@ def tabulate_figures(
 
 
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
-    """Return why scans have no interval: too few subjects, or too few resampled sites."""
+    """Return why scans have no interval: too few subjects, or sites to resample; None with one."""
     n = len(set(plan.subjects[members]))
     least = plan.settings.min_site_n
     if n < least:

@@ -17,7 +17,7 @@ from neurocontrast.evaluation.target import Target
 
 MAX_BINS = 10
 SCANS_PER_BIN = 20
-"""With fewer scans than `MAX_BINS` times this there are fewer bins, but two at least."""
+"""Scans in a bin of the calibration curve: fewer than ten times as many have fewer bins."""
 
 
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
@@ -87,7 +87,7 @@ def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame
 
 
 def model_prefix(model: str) -> str:
-    """Return the beginning of the names of a model's columns: empty for the embedding."""
+    """Return the prefix of a model's columns in tables: ``voxels_``; empty for the embedding."""
     return "" if model == "embedding" else f"{model}_"
 
 
@@ -98,7 +98,7 @@ def prediction_table(
     *,
     with_paths: bool = False,
 ) -> pd.DataFrame:
-    """Tabulate tested scans and repeats: identifiers, site, truth and prediction."""
+    """Tabulate the predictions: one row for each tested scan and repeat, one score a model."""
     embedding = predictions["embedding"]
     labels = np.array(target.classes, dtype=object)
     repeats = []
@@ -127,7 +127,7 @@ def prediction_table(
 
 
 def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
-    """Return a few scans, spread over sites and classes, for a reader to look at."""
+    """Return a few scans, spread over sites and classes, that the report shows as images."""
     sites = site_names(table["site"])
     groups = target.values.tolist()
     if target.kind == "continuous":
@@ -166,6 +166,7 @@ def calibration_table(
 
 
 def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
+    """Yield name, code and mean score over repeats of each class; of two, the positive one."""
     is_tested = predictions.folds >= 0
     for code, name in list(enumerate(target.classes))[1 if target.kind == "binary" else 0 :]:
         scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
@@ -177,6 +178,7 @@ def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str,
 
 
 def _equal_count_bins(scores: Floats) -> list[Rows]:
+    """Return the rows of each calibration bin, with about equal numbers of scans."""
     n_bins = int(np.clip(len(scores) // SCANS_PER_BIN, 2, MAX_BINS))
     edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
     codes = np.searchsorted(edges, scores, side="left")

@@ -18,9 +18,9 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
 MAX_LEFT_OUT = 200
-"""More units than this are left out in groups."""
+"""Most jackknife samples: more units than this are left out in groups."""
 MAX_RANKED = 300_000
-"""With more classes × scans, figures that rank scans are not resampled: too slow."""
+"""Most classes × scans of which metrics that rank scans are resampled; more is too slow."""
 MAX_RESAMPLED = 50_000_000
 ENOUGH_RESAMPLES = 500
 """Most scans × resamples, and the fewest resamples when that cuts them.
@@ -34,9 +34,9 @@ MAX_UNDEFINED_SHARE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """A figure of all units, without some units, and of every resample.
+    """A metric of all scans, of jackknife samples, and of bootstrap resamples.
 
-    Two figures of the same resamples are paired.
+    Two metrics of the same resamples are paired, and can be subtracted.
     """
 
     value: float
@@ -44,14 +44,14 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Return a function of this figure and another one of the same resamples."""
+        """Return a function, such as a ratio, of this and another metric of the same resamples."""
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
             value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
         )
 
     def __sub__(self, other: Resamples) -> Resamples:
-        """Return the difference of two figures."""
+        """Return the difference of two metrics of the same resamples."""
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:
@@ -103,6 +103,7 @@ class Resamples:
         return Estimate(value=value, low=low, high=high)
 
     def _acceleration(self) -> float:
+        """Return the acceleration of the BCa interval, from the jackknife; 0 where undefined."""
         defined = self.left_out[np.isfinite(self.left_out)]
         if not len(defined):
             return 0.0
@@ -123,9 +124,9 @@ def pooled_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return metrics of the pooled out-of-fold predictions of `rows`, averaged over repeats.
+    """Return metrics of `rows` from all folds' predictions together, averaged over repeats.
 
-    All metrics, or those that are named.
+    All metrics of the target, or only the metrics `names`.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
@@ -162,12 +163,12 @@ class Resampling:
     units: Texts
     """Label of the unit of each scan of the target."""
     n_resamples: int
-    """0: metrics have a value, and no resample."""
+    """Number of bootstrap resamples; with 0, metrics get a value alone."""
     seed: int
     """Draws with the same units and seed are the same for every model."""
 
     def weigh(self, rows: Rows) -> Iterator[Floats]:
-        """Yield blocks of weights (n, scans): units left out in turn, then the resamples."""
+        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples."""
         units = self.units[rows]
         yield from leave_out(units)
         yield from resample_counts(units, n_bootstraps=self.n_resamples, seed=self.seed)
@@ -227,19 +228,19 @@ def bootstrap_metrics(
 
 
 def _join_blocks(blocks: Sequence[Floats], n_resamples: int) -> Resamples:
-    """Return a metric of all scans, its values without some units, and of every resample."""
+    """Join blocks of a metric's values: of all scans, of jackknife samples, of resamples."""
     values = np.concatenate(blocks)
     first_resample = max(1, len(values) - n_resamples)
     return Resamples(float(values[0]), values[1:first_resample], values[first_resample:])
 
 
 def count_resamples(n_bootstraps: int, n_rows: int) -> int:
-    """Return the number of resamples of `n_rows` scans: fewer than `asked` for very many scans."""
+    """Return the number of resamples of `n_rows` scans: `n_bootstraps`, or fewer for many scans."""
     return min(n_bootstraps, max(ENOUGH_RESAMPLES, MAX_RESAMPLED // max(1, n_rows)))
 
 
 def leave_out(units: Labels) -> Iterator[Floats]:
-    """Yield blocks of weights (groups, scans) that leave out each unit or group of units.
+    """Yield blocks of jackknife weights (groups, scans): 0 for the unit or units left out.
 
     There are at most `MAX_LEFT_OUT` groups.
     """
@@ -250,7 +251,7 @@ def leave_out(units: Labels) -> Iterator[Floats]:
 
 
 def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
-    """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn."""
+    """Yield blocks of bootstrap weights (resamples, scans): how often a scan's unit was drawn."""
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)

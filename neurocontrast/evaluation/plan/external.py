@@ -56,7 +56,7 @@ from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 from neurocontrast.provenance import CONTENT, KnownPeople, unify_subjects
 
 _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
-"""Columns whose values name people or places, and so are other ones in an external test set."""
+"""Columns that name people or places, whose values in an external test set are other ones."""
 _WRITE_ALIKE = (
     " Write them alike in both tables, leave these scans out with evaluation.test_where, or leave "
     "the column out of covariates."
@@ -65,7 +65,7 @@ _WRITE_ALIKE = (
 
 @dataclass(frozen=True)
 class _ExternalScans:
-    """External scans that are tested, and how many do not take part by reason."""
+    """External scans that are tested, and the number of scans left out, by reason."""
 
     table: pd.DataFrame
     features: npt.NDArray[np.floating]
@@ -81,7 +81,7 @@ def plan_external(
     info: EmbeddingsInfo | None = None,
     training_info: EmbeddingsInfo | None = None,
 ) -> External:
-    """Check an external test set against the plan whose probe is to be tested.
+    """Check an external test set against a plan, and return the test of the plan's probe.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _select_scans(
 
 
 def _regional_models(plan: Plan) -> list[ProbeModel]:
-    """Return the models of the plan that need columns of the table alone."""
+    """Return the further models whose design reads columns of the table, not images or features."""
     models = []
     for model in plan.models[2:]:
         if isinstance(model, ProbeModel) and _columns_of(model):
@@ -182,14 +182,14 @@ def _regional_models(plan: Plan) -> list[ProbeModel]:
 
 
 def _columns_of(model: ProbeModel) -> tuple[str, ...]:
-    """Return the columns of the table that a model needs; none for images or features."""
+    """Return the columns that a model's design reads; none for images, features or arrays."""
     if isinstance(model.design, CovariateDesign | MeasureDesign):
         return tuple(model.design.names)
     return ()
 
 
 def _shared_measures(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple[str, ...]:
-    """Return the measures of models that the external scans have."""
+    """Return the columns that models read and that the external table has."""
     names = dict.fromkeys(itertools.chain.from_iterable(map(_columns_of, models)))
     return tuple(filter(tested.columns.__contains__, names))
 
@@ -197,9 +197,9 @@ def _shared_measures(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tupl
 def _with_external_measures(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Return models of regional measures with the measures of the external scans.
+    """Return models of columns with a design that reads the external scans too.
 
-    A model whose measures the test table lacks is left out with a notice.
+    A model whose columns the test table lacks is left out with a warning.
     """
     with_measures: list[Model] = []
     notices = []
@@ -240,7 +240,7 @@ def warn_of_untested(plan: Plan) -> Plan:
 
 
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:
-    """Return the baseline of covariates of both tables; warn if its estimator had to change."""
+    """Return the baseline on covariates of both tables; warn where its estimator had to change."""
     model = with_covariates(joined.models[1], joined.table, covariates)
     if not isinstance(model, ProbeModel) or model.estimator is None:
         return model, []
@@ -249,7 +249,10 @@ def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, li
 
 
 def _unlike_the_plan(plan: Plan, tested: pd.DataFrame) -> list[Notice]:
-    """Warn of external scans that the study's `where` would leave out, sites and names apart."""
+    """Warn of external scans that the plan's setting `where` would leave out.
+
+    Columns of names and sites are not compared.
+    """
     if plan.settings.test_where is not None:
         return []
     notices = []
@@ -299,7 +302,7 @@ def _check_shared(plan: Plan, tested: pd.DataFrame) -> tuple[frozenset[str], lis
 
 
 def _join(plan: Plan, scans: _ExternalScans) -> Plan:
-    """Join the tables, with one split that fits on the training scans and tests the others."""
+    """Join both tables in one plan, whose split trains on the plan's scans and tests the others."""
     both = pd.concat([plan.table, scans.table], ignore_index=True)
     values = np.concatenate([plan.target.values, scans.target.values])
     tested = np.arange(len(plan.table), len(both))
@@ -317,7 +320,7 @@ def _join(plan: Plan, scans: _ExternalScans) -> Plan:
 def _check_leaks(
     plan: Plan, joined: Plan, tested: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
-    """Refuse people of pretraining and images under two names, or return both where allowed."""
+    """Refuse people of pretraining and one image under two names; where allowed, warn of both."""
     allowed = plan.settings.allow_overlap
     copies = 0.0
     if plan.fixed:
@@ -358,9 +361,10 @@ def _choose_covariates(plan: Plan, tested: pd.DataFrame) -> tuple[tuple[str, ...
 
 
 def _read_alike(plan: Plan, tested: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return external scans with covariates as in training: numbers, or levels that were learned.
+    """Return external scans with the columns `names` read as in training: as numbers or categories.
 
-    A value that is neither is refused, with the names of its scans.
+    A category that training lacks, and text in a column of numbers, are refused with the scans'
+    names.
     """
     scans = row_names(tested, np.arange(len(tested)))
     trained = plan.table.iloc[plan.fitted_rows]

@@ -29,11 +29,12 @@ class Overlap:
 
     subjects: frozenset[str]
     compared: tuple[str, ...]
-    """``identifiers``, ``contents``: keys of the search; empty if pretraining names nobody."""
+    """How people of pretraining were looked for: by ``identifiers``, by ``contents`` of scans;
+    empty if the embeddings do not name any."""
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Return the notices, then the others but warnings of an earlier `check_overlap`."""
+        """Return the warnings of pretraining, in place of earlier ones, before all others."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:
@@ -120,7 +121,7 @@ def check_overlap(
 def _look_at_comparison(
     info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return how people of pretraining were looked for; warn if not by content of scans."""
+    """Return how people of pretraining could be looked for; warn where not by content of scans."""
     if info.pretraining_unknown:
         who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
         return (), [Notice.of("overlap_unknown", who=who)]
@@ -133,7 +134,7 @@ def _look_at_comparison(
 
 
 def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool_]:
-    """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
+    """Tell which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
     people = _find_pretrained(table, info)
     return table["subject_id"].isin(people.subjects).to_numpy()
 
@@ -175,7 +176,7 @@ def check_duplicates(
 
 
 def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
-    """Refuse subjects whose names hold visits of one person, or warn of them if allowed."""
+    """Refuse subjects whose names are a person's with a visit (``01_m12``), or warn if allowed."""
     subjects = table.drop_duplicates("subject_id")
     groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
     if not groups:

@@ -1,4 +1,4 @@
-"""A plan: all that is decided before the first model is fitted."""
+"""Plan of an evaluation: everything that is decided before the first model is fitted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SplitDesign:
 
 @dataclass(frozen=True)
 class Plan:
-    """Decisions made before the first fit: who, which target, in which folds, by which models."""
+    """Everything decided before the first fit: scans, target, folds, models and warnings."""
 
     settings: EvaluationSettings
     table: pd.DataFrame
@@ -68,7 +68,7 @@ class Plan:
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features; empty for features of one encoder."""
     members: tuple[Member, ...] = ()
-    """Members of a run, whose predictions are averaged; empty for one encoder."""
+    """Encoders of one run, whose predictions are averaged; empty for one encoder."""
     estimator: BaseEstimator | None = None
     """The user's own estimator; None for a built-in probe."""
     models: tuple[Model, ...] = ()
@@ -86,9 +86,11 @@ class Plan:
     """Test set of other people, on which the probe of all scans is tested; None without one."""
 
     def design(self, *, predicted: str = "", block: str = "") -> Designs:
-        """Return the design of the embedding, or of one block, adjusted as the settings say.
+        """Return the matrix that probes are fitted to: features, adjusted as the settings say.
 
-        Of a run of members it is a design for each. Nothing keeps the column `predicted`.
+        The matrix is a design: a function of training and test rows. A `block` names part of the
+        features, such as ``components``; for a run of several encoders there is a design for each.
+        Adjustments do not preserve a column that is `predicted` in place of the target.
         """
         if not self.members:
             return self._design(self.features, self.blocks, predicted=predicted, block=block)
@@ -101,7 +103,7 @@ class Plan:
         return MemberDesign(tuple(designs))
 
     def design_of_distances(self) -> FeatureDesign:
-        """Return the columns by which distances of scans are measured, of members all together."""
+        """Return the matrix of all encoders' features, by which distances of scans are measured."""
         return self._design(self.features, self.blocks)
 
     def _design(
@@ -126,9 +128,9 @@ class Plan:
 
     @property
     def own_blocks(self) -> tuple[Block, ...]:
-        """Network and components of the encoder, or of the first member; none for one block.
+        """The network's features and the linear components of an encoder; empty without components.
 
-        None, too, where some members have one block: nothing is then known of a block of all.
+        With several encoders, the two blocks of the first; empty unless every encoder has both.
         """
         of_members = list(map(attrgetter("blocks"), self.members)) or [self.blocks]
         if all(map(has_own_blocks, of_members)):
@@ -137,7 +139,7 @@ class Plan:
         return ()
 
     def size_of_block(self, name: str) -> str:
-        """Return the number of features of an own block; where members differ, the numbers."""
+        """Return the number of a block's features as text, ``60 or 40`` if encoders differ."""
         sizes = set[int]()
         for blocks in list(map(attrgetter("blocks"), self.members)) or [self.blocks]:
             for block in blocks:
@@ -178,7 +180,7 @@ class Plan:
         return described
 
     def estimator_title(self, model: Model) -> str:
-        """Return how a model's estimator is called in a sentence."""
+        """Return the name of a model's estimator for a sentence."""
         described = self.describe(model)
         return str(described.title or described.name)
 
@@ -241,7 +243,7 @@ class Plan:
 
     @property
     def covariates(self) -> tuple[str, ...]:
-        """Columns of the baseline."""
+        """Columns of the baseline: age, sex, site and the like."""
         return self.models[1].covariates
 
     @property
@@ -256,7 +258,7 @@ class Plan:
 
     @property
     def final_seed(self) -> int:
-        """Seed of the probe fitted on all scans; in the fixed design, that of the one split."""
+        """Seed of the probe of all scans; where a column names test rows, that of the one split."""
         seed = self.settings.seed
         if self.fixed:
             return split_seed(seed, self.splits[0])
@@ -269,7 +271,7 @@ class Plan:
 
     @property
     def fitted_rows(self) -> npt.NDArray[np.intp]:
-        """Rows that the stored probe is fitted on: all; in the fixed design, all but test rows."""
+        """Rows that the stored probe is fitted to: all, but test rows that a column names."""
         if self.fixed:
             return self.splits[0].train
         return np.arange(len(self.table))
@@ -282,7 +284,7 @@ def split_seed(seed: int, split: Split) -> int:
 
 @dataclass(frozen=True)
 class External:
-    """Training and external scans in one plan, whose one split tests the external scans."""
+    """An external test: training and external scans in one plan, whose split tests the external."""
 
     plan: Plan
     excluded: dict[str, int]
@@ -290,7 +292,7 @@ class External:
     n_overlap: int
     """External subjects that were trained on, or were in pretraining."""
     overlap_by: tuple[str, ...]
-    """``identifiers``, ``contents``: what people of pretraining were looked for by."""
+    """How people of pretraining were looked for: by ``identifiers``, by ``contents`` of scans."""
     notices: list[Notice]
     origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
     """File of the external embeddings."""

@@ -40,7 +40,8 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 
 _OF_FOLDS = ("site_missing", "fold_untested")
-"""Warnings that say nothing of the fixed design: images have no site, and most are fitted on."""
+"""Warnings that do not apply where a column names the test rows: images have no site, and most are
+trained on."""
 
 
 def plan_evaluation(
@@ -140,7 +141,7 @@ def _check_estimator(
 
 
 def _with_kind_of_scores(target: Target, estimator: BaseEstimator | None) -> Target:
-    """Return the target, classes of which the estimator gives probabilities or decision values."""
+    """Return the target, with a mark if the estimator gives decision values, not probabilities."""
     if estimator is None or target.kind == "continuous":
         return target
     return replace(target, has_probabilities=gives_probabilities(estimator))

@@ -1,4 +1,4 @@
-"""Blocks of features that are standardised once, and weighed as often as weights are tried."""
+"""Standardise blocks of features once, and weigh the blocks as often as weights are tried."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 
 class WeighableRows(Protocol):
-    """Training and test rows of several blocks, from which features of any weights are made."""
+    """Training and test rows of several blocks, which can be weighed without a new fit."""
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
         """Return features of training and test rows, each block divided by a number."""
@@ -29,7 +29,7 @@ class WeighableRows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class BlockColumns:
-    """Standardised columns of each block, no more together than there are training rows."""
+    """Standardised columns of each block, where all together are at most the training rows."""
 
     train: Sequence[Floats]
     test: Sequence[Floats]
@@ -47,9 +47,9 @@ class BlockColumns:
 
 @dataclass(frozen=True, eq=False)
 class BlockProducts:
-    """Inner products of the rows of each block with the training rows.
+    """Inner products of each block's rows with the training rows, in place of wide features.
 
-    Principal axes of wide features need no more: products of weighed blocks are weighed sums.
+    Principal axes need no more: the inner products of weighed blocks are weighed sums.
     """
 
     train: Sequence[Floats]

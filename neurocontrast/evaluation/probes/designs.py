@@ -24,17 +24,19 @@ from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.exceptions import DataError
 
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
-"""Gives the matrices of training and test rows, estimated on the training rows alone."""
+"""Function of training and test rows that returns a matrix of each. Means and the like are
+estimated on the training rows alone."""
 
 
 RANK_TOLERANCE = 1e-13
 SINGLE_TOLERANCE = 1e-6
-"""Axes with a smaller share of the largest variance are rounding, in single precision."""
+"""Share of the largest variance below which a principal axis is rounding error, in single
+precision."""
 
 EQUAL = 0.5
 WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
-"""Weights of the first of two blocks, its share of the total variance, to choose from.
-Of equal losses the earliest is taken, and the first where nothing is chosen."""
+"""Shares of the first of two blocks in the total variance, to choose from. Of equal losses the
+earliest is taken; without inner folds, the first."""
 
 
 class Block(NamedTuple):
@@ -99,9 +101,9 @@ class PairDesign:
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Pair a design with each weight of its two blocks; another design comes alone, without weight.
+    """Pair a design of two blocks with each weight to try; other designs come alone, without one.
 
-    The weight of joined features of several encoders is not chosen: their variances are equal.
+    Joined features of several encoders have equal variances, and no weight to choose.
     """
     is_pair = isinstance(design, PairDesign)
     if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):
@@ -199,10 +201,10 @@ def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[f
 
 
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
-    """Return the scaler of a design: blocks of columns get equal variance, or their weight's.
+    """Return the scaler of a design, which gives each block its share of the total variance.
 
-    `n_columns` is the number of columns that the design made; without it the blocks of a
-    `PairDesign` are not known yet.
+    `n_columns` is the number of columns of the design's matrix; without `n_columns` the sizes of a
+    `PairDesign`'s blocks are not known.
     """
     if isinstance(design, PairDesign):
         return _scaler_of_pair(design, n_columns)
@@ -228,12 +230,12 @@ def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Find the thread pools of all loaded libraries, which takes longer than a small fit."""
+    """Find the thread pools of loaded libraries once; the search takes longer than a small fit."""
     return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread: on small matrices more cost time, and change last digits."""
+    """Return a context of one thread, since more cost time on small matrices and change digits."""
     return _threads().limit(limits=1)
 
 
@@ -300,6 +302,7 @@ def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, para
 
 
 def _listed(blocks: Sequence[Block]) -> str:
+    """List blocks with names, numbers of features and encoders, for a message."""
     texts = [
         f"{block.name} ({block.n_features} "
         f"features{'' if block.encoder is None else f', {block.encoder[:12]}…'})"
@@ -309,7 +312,7 @@ def _listed(blocks: Sequence[Block]) -> str:
 
 
 class Matrices(NamedTuple):
-    """Features of training and test rows, and the scaling and axes that the training rows gave."""
+    """Standardised features of training and test rows, with the scaler and axes of training."""
 
     train: Floats
     test: Floats
@@ -318,9 +321,10 @@ class Matrices(NamedTuple):
 
 
 def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
-    """Standardise features of training and test rows, estimated on the training rows alone.
+    """Standardise features of training and test rows by the training rows' means and deviations.
 
-    Features that outnumber the training rows are turned to the principal axes of these.
+    With more features than training rows, project onto the training rows' principal axes: the same
+    fit of smaller matrices.
     """
     x_train, x_test = design(train, test)
     scaler = scaler_of(design, n_columns=x_train.shape[1]).set_params(copy=False)
@@ -334,13 +338,13 @@ def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
 
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
-    """Return directions (p, k) along which rows (n, p) extend, and the rows along them (n, k)."""
+    """Return the principal axes (p, k) of rows (n, p), and the rows' coordinates (n, k) on them."""
     directions, scores = principal_scores(x @ x.T)
     return x.T @ directions, scores
 
 
 def principal_scores(products: Floats) -> tuple[Floats, Floats]:
-    """Return principal axes as sums of rows (n, k), and rows along them, from inner products."""
+    """Return principal axes as sums of rows (n, k), and rows' coordinates, from inner products."""
     variances, axes = scipy.linalg.eigh(products, check_finite=False, driver="evd")
     tolerance = SINGLE_TOLERANCE
     if products.dtype == np.float64:

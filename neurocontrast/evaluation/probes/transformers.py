@@ -28,7 +28,7 @@ from neurocontrast.progress import warn_caller
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""
 MIN_SITE_SCANS = 3
-"""A site with fewer training scans has no spread that could be estimated."""
+"""Fewest training scans of a site whose spread can be estimated."""
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
 _N_SITES = 8  # shown in a message
@@ -252,7 +252,7 @@ class ComBat(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Estimate each site's shift and spread, drawn towards the site's average over features."""
+        """Estimate each site's shift and spread of features, shrunk to the mean over features."""
         if self.site is None:
             return
         sites = self._names_of(side)
@@ -291,7 +291,7 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return scans as if of the average site; scans of an unlearned site stay."""
+        """Return features as if from the average site; scans of a site not in training stay."""
         if self.site is None:
             return x
         sites = self._names_of(side)
@@ -337,7 +337,7 @@ class ComBat(SideColumnTransformer):
 def _describe_unlearned(
     sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
 ) -> str:
-    """Return which sites ComBat has not learned, with their numbers of rows, and the others."""
+    """Name the sites that ComBat has not learned, with numbers of rows, and the learned sites."""
     subject = f"site '{unknown[0]}' has"
     if len(unknown) > 1:
         counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]

@@ -109,7 +109,7 @@ def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
 def _check_whole_subjects(
     folds_of: Sequence[npt.NDArray[np.int64]], subjects: npt.NDArray[np.str_]
 ) -> None:
-    """Refuse folds, one array a repeat, that part the scans of a subject."""
+    """Refuse folds of any repeat that separate the scans of a subject."""
     for repeat, folds in enumerate(folds_of):
         n_folds = pd.Series(folds).groupby(subjects).nunique()
         straddling = list(n_folds.index[n_folds > 1])
@@ -122,6 +122,7 @@ def _check_whole_subjects(
 
 
 def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
+    """Return a column of a split file as whole numbers; refuse other cells by row."""
     numbers = pd.to_numeric(texts, errors="coerce")
     lowest = _NEVER_TESTED if texts.name == "fold" else 0
     # There are no more folds, or repeats, than rows that list them.
@@ -137,6 +138,7 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
 
 
 def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[np.int64]:
+    """Return the fold of each scan of a table in one repeat; refuse other or repeated scans."""
     keys = pd.MultiIndex.from_frame(table[["participant_id", "session"]])
     listed_scans = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
     if listed_scans.has_duplicates:
@@ -217,6 +219,7 @@ def splits_from_cv(
 def _pairs(
     cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series
 ) -> list[Any]:
+    """Return the index pairs of a splitter or an iterable; name the splitter in errors."""
     if not hasattr(cv, "split") or isinstance(cv, str):
         if not isinstance(cv, Iterable) or isinstance(cv, str):
             raise ConfigError(
@@ -241,6 +244,7 @@ def _pairs(
 
 
 def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
+    """Return training and test rows of a split of the user's; refuse rows that are no split."""
     try:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
@@ -270,7 +274,7 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
 
 
 def _as_positions(rows: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
-    """Return the positions that a mask marks; other rows as they are."""
+    """Return rows as positions, also where a mask marks the rows."""
     if rows.dtype == bool and rows.shape == (n_rows,):
         return np.flatnonzero(rows)
     return rows
@@ -291,7 +295,7 @@ def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
 
 
 PARTS = ("train", "validation", "test")
-"""What a split column may hold; validation may be absent."""
+"""Words that a split column may hold; validation may be absent."""
 
 
 def fixed_split(table: pd.DataFrame, column: str) -> Split:
@@ -326,7 +330,7 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
 
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
-    """Refuse parts that share a subject, or that cannot teach or measure the target."""
+    """Refuse a split whose parts share a subject, or whose train or test has one class alone."""
     parts = parts_of(split)
     for first, second in combinations(PARTS, 2):
         shared = sorted(map(str, set(subjects[parts[first]]) & set(subjects[parts[second]])))
@@ -373,7 +377,7 @@ def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
 def look_at_twins(
     features: npt.NDArray[np.floating], contents: Iterable[str], split: Split
 ) -> tuple[int, list[Notice]]:
-    """Return how many rows of test are the scan or image of a fitted row, and a warning.
+    """Count test rows that are copies of fitted rows, and return a warning where there are any.
 
     They are not refused: official sets hold some images twice, and every published figure has them.
     """

@@ -19,13 +19,13 @@ Pairs = Sequence[tuple[Rows, Rows]]
 
 MIN_INNER_SITES = 2
 MAX_INNER_SITES = 10
-"""Least and largest number of inner folds that leave sites out."""
+"""Fewest and most inner folds that leave sites out."""
 MIN_LEFT_OUT_SUBJECTS = 10
 """Sites, or groups of sites, with fewer subjects are never left out: their loss says little."""
 PARTS_OF_TRAIN = 5
-"""One of as many parts of the training rows takes the place of missing validation rows."""
+"""Parts of the training rows, one of which takes the place of missing validation rows."""
 FEW_PER_INNER_FOLD = 5
-"""Classes with fewer subjects a fold are spread over inner folds evenly, not by chance."""
+"""Subjects of a class per inner fold below which classes are spread over folds evenly."""
 
 
 def penalty_folds(
@@ -151,9 +151,11 @@ def site_inner_folds(
 def _teachable(
     target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]
 ) -> list[tuple[Rows, Rows]]:
+    """Return the folds whose training rows have every class, or two values of a number."""
     needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 
 
 def _smallest_class(values: Labels) -> int:
+    """Return the number of subjects in the smallest class."""
     return int(np.unique(values, return_counts=True)[1].min())

@@ -42,7 +42,7 @@ class Split:
 
     @property
     def named(self) -> str:
-        """The split, for messages."""
+        """Name of the split in messages."""
         if self.held_out_site:
             return f"site '{self.held_out_site}' is held out"
         return f"fold {self.fold} is tested"
@@ -263,7 +263,7 @@ def leave_site_out(
 
 
 def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
-    """Return a fold for each subject: dealt in turn, in order of the keys, then of chance."""
+    """Return each subject's fold: dealt in turn, in order of keys, ties in random order."""
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
     fold_of = np.empty(n, dtype=np.intp)
@@ -274,7 +274,7 @@ def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Gen
 def _deal_ordered(
     value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator
 ) -> Rows:
-    """Return a fold for each subject: within site, each run of `n_folds` neighbours by chance."""
+    """Return each subject's fold: within site, neighbours in value get different folds."""
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
     hands = [generator.permutation(n_folds) for _ in range(-(-n // n_folds))]

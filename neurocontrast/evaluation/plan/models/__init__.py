@@ -37,8 +37,6 @@ MODELS = (
     make_kernel,
     make_regional_beside,
 )
-"""Functions that make the models beside the embedding.
-
-Each returns a model of a plan, None where the plan has no use for the model, or the warning that
-says why the model is left out.
-"""
+"""Functions that make the models that the embedding is compared with. Each takes a plan and returns
+a model, None where the plan has no use for the model, or the warning that says why the model is
+left out."""

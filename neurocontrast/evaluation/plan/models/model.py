@@ -31,12 +31,12 @@ class Baseline(NamedTuple):
     """How reports and warnings name a model that the embedding is tested against."""
 
     name: str
-    """In tables and legends."""
+    """Name in tables and legends, such as ``regions``."""
     plural: str
-    """In a sentence, a plural."""
+    """Name in a sentence, in the plural, such as ``179 regional measures``."""
     over: str = ""
-    """Name of the information in the scans that the encoder adds nothing to where the model does as
-    well; empty: no warning says so."""
+    """Information that the encoder would add nothing to if the model does as well, as the warning
+    then names it: ``the scans as they are``. Empty: no warning is given."""
     of: str = ""
     """Name of the model with the same measures and another estimator, as a kernel model has.
 
@@ -44,7 +44,8 @@ class Baseline(NamedTuple):
     summary of the measures.
     """
     lacks: str = ""
-    """Part of the embedding that the model does without; empty without an encoder."""
+    """Part of the embedding that the model lacks, such as ``the network``; empty for models without
+    an encoder."""
     beside: str = ""
     """Name of the model whose features have the embedding beside them; empty for other models."""
 
@@ -60,7 +61,7 @@ class Baseline(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model of an evaluation: whatever predicts the test scans of every split."""
+    """A model of an evaluation, which predicts the test scans of every split."""
 
     name: str
     """Key in ``evaluation.json``, and beginning of the model's columns in tables.
@@ -72,14 +73,14 @@ class Model:
     covariates: tuple[str, ...] = field(default=(), kw_only=True)
     """Columns of age, sex and the like that the baseline of covariates reads; empty for others."""
     result_keys: Mapping[str, object] = field(default_factory=dict, kw_only=True)
-    """Further keys of ``evaluation.json``, with their values."""
+    """Keys that the model adds to ``evaluation.json``, with their values."""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, kw_only=True)
-    """Further tables, by the name of their file."""
+    """Tables that the model adds to the evaluation, by the name of the file."""
     notices: tuple[Notice, ...] = field(default=(), kw_only=True)
     """Warnings about the model."""
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Predict the test rows of a split by a fit that has seen the training rows only."""
+        """Fit to the training rows of a split only, and predict the test rows."""
         raise NotImplementedError
 
     def describe(
@@ -167,7 +168,7 @@ class ConstantModel(Model):
         split: Split,
         context: FitContext,  # noqa: ARG002
     ) -> Prediction:
-        """Predict the same for every test row."""
+        """Predict the training rows' median or class shares for every test row."""
         return constant_prediction(target, split.train, len(split.test))
 
     def describe(
@@ -195,10 +196,10 @@ class GivenModel(Model):
     title: str
     expression: str
     why: str
-    """Why no model of all scans is written."""
+    """Reason why no model of all scans is written."""
     n_features: int
     n_members: int = 1
-    """Networks whose predictions are averaged."""
+    """Number of networks whose predictions are averaged."""
     predictions: Mapping[tuple[int, int], Prediction] = field(default_factory=dict)
 
     def predict(

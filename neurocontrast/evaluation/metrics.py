@@ -378,7 +378,7 @@ def _mean_of_present(values: list[Floats]) -> Floats:
 
 
 def _log(probabilities: Floats) -> Floats:
-    """Return logarithms of probabilities, smaller ones than `LOG_FLOOR` raised to it."""
+    """Return logarithms of probabilities, which are raised to `LOG_FLOOR` at least."""
     return np.log(np.clip(probabilities, LOG_FLOOR, 1.0))
 
 

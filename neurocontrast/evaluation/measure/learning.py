@@ -102,7 +102,7 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 
 
 def _names(plan: Plan) -> list[str]:
-    """Return the metrics of a learning curve: those with a better direction and a value a fold."""
+    """Return the metrics of a learning curve, which have a better direction and a value a fold."""
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
         name

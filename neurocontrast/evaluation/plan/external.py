@@ -96,8 +96,8 @@ def plan_external(
     notices = _check_same_features(plan, features, info, training_info or EmbeddingsInfo())
     scans = _select_scans(plan, table, features)
     covariates, without_covariates = _choose_covariates(plan, scans.table)
-    regional = _regional_models(plan)
-    columns = (*covariates, *_shared_measures(regional, scans.table))
+    of_columns = _models_of_columns(plan)
+    columns = (*covariates, *_shared_columns(of_columns, scans.table))
     scans = replace(scans, table=_read_alike(plan, scans.table, columns))
     shared, of_shared = _check_shared(plan, scans.table)
     joined = _join(plan, scans)
@@ -106,18 +106,18 @@ def plan_external(
         choose_regional(joined)
     overlap, of_leaks = _check_leaks(plan, joined, scans.table, info)
     baseline, of_baseline = _choose_baseline(joined, covariates)
-    with_measures, of_measures = _with_external_measures(regional, joined, scans.table)
+    further, of_further = _with_external_columns(of_columns, joined, scans.table)
     notices += of_shared
     notices += of_leaks
     notices += without_covariates
     notices += of_baseline
-    notices += of_measures
+    notices += of_further
     notices += _unlike_the_plan(plan, scans.table)
     embedding = plan.models[0]
     assert isinstance(embedding, ProbeModel)
     embedding = replace(embedding, design=joined.design())
     return External(
-        replace(joined, models=(embedding, baseline, *with_measures)),
+        replace(joined, models=(embedding, baseline, *further)),
         scans.excluded,
         n_overlap=len(shared | overlap.subjects),
         overlap_by=overlap.compared,
@@ -172,7 +172,7 @@ def _select_scans(
     return _ExternalScans(tested, np.asarray(features[rows]), target, excluded)
 
 
-def _regional_models(plan: Plan) -> list[ProbeModel]:
+def _models_of_columns(plan: Plan) -> list[ProbeModel]:
     """Return the further models whose design reads columns of the table, not images or features."""
     models = []
     for model in plan.models[2:]:
@@ -188,13 +188,13 @@ def _columns_of(model: ProbeModel) -> tuple[str, ...]:
     return ()
 
 
-def _shared_measures(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple[str, ...]:
+def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple[str, ...]:
     """Return the columns that models read and that the external table has."""
     names = dict.fromkeys(itertools.chain.from_iterable(map(_columns_of, models)))
     return tuple(filter(tested.columns.__contains__, names))
 
 
-def _with_external_measures(
+def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
     """Return models of columns with a design that reads the external scans too.

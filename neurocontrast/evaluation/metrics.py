@@ -79,7 +79,7 @@ class Scored:
         return self.of_several(_mean_of_present(of_classes))
 
     def of_several(self, values: Floats) -> Floats:
-        """Return values, NaN where fewer than two classes are present."""
+        """Return values (n resamples,), NaN where a resample has fewer than two classes."""
         return np.where(np.isfinite(self.recalls).sum(axis=1) >= 2, values, np.nan)
 
 
@@ -354,7 +354,7 @@ def _error_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
 
 
 def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return deviations from the weighted mean, and the sum of squares; NaN for mere rounding."""
+    """Return deviations from the weighted mean, and their sum of squares; NaN for a constant."""
     deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(
         axis=1, keepdims=True
     )

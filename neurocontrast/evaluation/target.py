@@ -103,7 +103,7 @@ def read_target(
     positive: str | None = None,
     max_classes: int = MAX_CLASSES,
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of the rows with a value, and a mask of the rows with a value."""
+    """Return the target of all rows that have a value, and the mask of such rows."""
     choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
     if name not in choices or _FEATURE.fullmatch(name):
         why = "there is no such column"

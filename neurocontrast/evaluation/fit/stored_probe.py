@@ -54,7 +54,7 @@ class FittedProbe(BaseModel):
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     name: str
-    """Kind of probe."""
+    """Name of the built-in probe, such as ``logistic``."""
     target: str
     """Column that is predicted."""
     kind: Kind
@@ -63,7 +63,8 @@ class FittedProbe(BaseModel):
     strength: StrictFloat
     """Strength of the penalty, chosen on inner folds."""
     threshold: StrictFloat | Literal["half", "prevalence"]
-    """Probability from which a scan is positive; for several classes and numbers, the rule."""
+    """Probability from which a scan is positive; for several classes and numbers, the name of the
+    rule, ``half`` or ``prevalence``."""
     mean: np.ndarray
     scale: np.ndarray
     """Mean and standard deviation (p,) of each feature, by which features are standardised."""
@@ -82,11 +83,12 @@ class FittedProbe(BaseModel):
     trained_contents: frozenset[str] = frozenset()
     """Digests of the contents of these subjects' scans; empty in files of earlier versions."""
     contents_complete: bool = False
-    """Whether all of these scans have digests."""
+    """Whether all scans that the probe was fitted on have digests of their contents."""
     distribution: TrainingDistribution | None = None
-    """Distribution of the training scans."""
+    """Distribution of the training scans' features, by which scans outside are found."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of joined features, or the network and the components of one encoder; else empty."""
+    """Blocks of columns: one for each joined encoder, or the network's features and the linear
+    components of one encoder. Empty for features of a network alone."""
     members: tuple[Member, ...] = ()
     """Encoders of a run, each with its own probe, whose predictions are averaged; empty for one."""
     weight: StrictFloat | None = None

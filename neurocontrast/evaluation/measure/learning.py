@@ -1,4 +1,4 @@
-"""Curves of the metrics over the number of training subjects."""
+"""Measure learning curves: metrics over the number of training subjects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,12 +40,10 @@ def check_sizes(plan: Plan) -> None:
 
 
 def measure_learning_curve(inputs: Inputs) -> Measurement:
-    """Fit the probes on draws of training subjects, and test the probes on the same folds.
+    """Fit every model to draws of training subjects of each size, and test on the same folds.
 
-    Subjects are drawn with all scans.
-
-    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
-    target and seed, and are the same for other encoders.
+    Subjects are drawn with all their scans, and the smaller sizes of a draw are parts of the larger
+    ones. Folds and draws depend on scans, target and seed, and are the same for every encoder.
     """
     plan = inputs.plan
     settings = inputs.plan.settings
@@ -112,7 +110,7 @@ def _names(plan: Plan) -> list[str]:
 
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
-    """Return mean, standard deviation and number of the finite values of each size."""
+    """Return a metric's mean, standard deviation and number of finite values at each size."""
     summary = sizes.agg(["mean", "std", "count"])
     return [
         {"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": int(n)}

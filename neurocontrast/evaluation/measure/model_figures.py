@@ -34,7 +34,7 @@ from neurocontrast.seeds import derive_seed
 Drawn = Mapping[str, Resamples]
 """Resamples of a model, by metric."""
 _LEADING = ("embedding", "baseline")
-"""Models that every plan has."""
+"""Names of the two models that every plan has, whose figures have places of their own."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 class PermutationTest(NamedTuple):
-    """The result of a permutation test."""
+    """Result of a permutation test: observed metrics, p-values, and how labels were permuted."""
 
     within_fold: bool
     share_moved: float
@@ -230,7 +230,7 @@ def _permuted_figures(
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return pooled metrics for which more, or less, is better."""
+    """Return the pooled metrics for which more is better, or less; not descriptive ones."""
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     pooled = pooled_metrics(target, model, rows=model.tested, names=names)
     return {name: float(pooled[name][0]) for name in names}

@@ -56,7 +56,7 @@ from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 from neurocontrast.provenance import CONTENT, KnownPeople, unify_subjects
 
 _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
-"""Columns that name people or places, whose values in an external test set are other ones."""
+"""Columns that name people or places, whose values in one table say nothing about another."""
 _WRITE_ALIKE = (
     " Write them alike in both tables, leave these scans out with evaluation.test_where, or leave "
     "the column out of covariates."

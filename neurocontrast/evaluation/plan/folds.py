@@ -106,7 +106,7 @@ def describe_splits(
 ) -> SplitDesign:
     """Describe for ``evaluation.json`` how the splits came about.
 
-    `n_twins` counts the test rows that are copies of fitted rows, in the fixed design.
+    `n_twins` counts test rows that are copies of training rows, where a column names both.
     """
     if settings.split_column is not None:
         parts = _describe_fixed(settings.split_column, splits[0], scans.table, info, n_twins)
@@ -124,7 +124,7 @@ def describe_splits(
 def _describe_fixed(
     column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
 ) -> FixedSplit:
-    """Return the parts of the fixed design, and the use of each."""
+    """Describe train, validation and test as a column names them: sizes, and the use of each."""
     parts = parts_of(split)
     sizes = {}
     n_pretrained: dict[str, int | None] = dict.fromkeys(parts)

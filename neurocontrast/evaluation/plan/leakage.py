@@ -18,7 +18,7 @@ from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import CONTENT, Recognised
 
 _OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
-"""Codes of the warnings of `check_overlap`."""
+"""Codes of the warnings that `check_overlap` gives."""
 ALLOWED_COPIES = 0.01
 """Largest share of an official test set that may be copies of images of pretraining."""
 

@@ -37,14 +37,15 @@ from neurocontrast.seeds import derive_seed
 
 @dataclass(frozen=True)
 class SplitDesign:
-    """How the splits of a plan came about, for ``evaluation.json``."""
+    """Origin of a plan's splits for ``evaluation.json``: rule, file, splitter or column."""
 
     name: str
     """``stratified``, ``leave-site-out``, ``file``, ``custom`` or ``fixed``."""
     splitter: str | None = None
     """Expression of the user's own splitter; None without one."""
     fixed: FixedSplit | None = None
-    """Parts of the fixed design; None in cross-validation."""
+    """Sizes and use of train, validation and test where a column names them; None in
+    cross-validation."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,14 @@ class Plan:
     splits: list[Split]
     split_design: SplitDesign
     units: Units
-    """Groups of scans that a bootstrap resamples together."""
+    """Subjects or sites whose scans a bootstrap draws together."""
     overlap: Overlap
     """People of pretraining among those who are evaluated."""
     excluded: dict[str, int]
-    """Scans that do not take part, by reason."""
+    """Number of scans that are left out, by reason."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of joined features; empty for features of one encoder."""
+    """Blocks of columns of joined encoders, or of one encoder's network and linear components;
+    empty for a network alone."""
     members: tuple[Member, ...] = ()
     """Encoders of one run, whose predictions are averaged; empty for one encoder."""
     estimator: BaseEstimator | None = None
@@ -74,10 +76,10 @@ class Plan:
     models: tuple[Model, ...] = ()
     """The models to compare: first the embedding, second the baseline of covariates."""
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """Steps by which scans came in and left, from the first table on."""
+    """Table of the steps by which scans came in and were left out, from the first table on."""
     notices: list[Notice] = field(default_factory=list)
     info: EmbeddingsInfo = field(default_factory=EmbeddingsInfo)
-    """Run and people of pretraining, as the embeddings describe them."""
+    """Description of the embeddings: run, encoder and people of pretraining."""
     origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
     """File of the embeddings, or of the weights of networks that are trained in the folds."""
     choices: Mapping[str, Any] = field(default_factory=dict)
@@ -148,7 +150,7 @@ class Plan:
         return " or ".join(map(str, sorted(sizes)))
 
     def with_model(self, model: Model) -> Plan:
-        """Return the plan with one more model, or with another one of that name in its place."""
+        """Return the plan with a further model, in place of a model of the same name."""
         models = {earlier.name: earlier for earlier in self.models}
         models[model.name] = model
         return replace(self, models=tuple(models.values())).with_notices(model.notices)
@@ -288,7 +290,7 @@ class External:
 
     plan: Plan
     excluded: dict[str, int]
-    """External scans that do not take part, by reason."""
+    """Number of external scans that are left out, by reason."""
     n_overlap: int
     """External subjects that were trained on, or were in pretraining."""
     overlap_by: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Matrices of a fold that a probe is fitted on: adjusted, standardised, along principal axes."""
+"""Matrices that a probe is fitted to in a fold: adjusted, standardised, on principal axes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ earliest is taken; without inner folds, the first."""
 
 
 class Block(NamedTuple):
-    """The features of one encoder in a joined table."""
+    """Block of columns: of one of several joined encoders, or the network's or the components'."""
 
     name: str
     n_features: int
@@ -49,13 +49,12 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FeatureDesign:
-    """Features of the embedding, adjusted by steps that are fitted on the training rows alone.
+    """Features of the embedding, with sites or covariates taken out as estimated on training rows.
 
-    The steps are fitted anew in inner folds too, and see no label.
-
-    `blocks` are those of joined features or of one encoder that keeps components, and empty for
-    features of one block. With `single`, matrices are in single precision, whatever the steps
-    compute in. `weight` is that of the network's block beside the components.
+    `steps` are transformers such as ComBat, fitted anew in every fold and inner fold without
+    labels. `blocks` divide the columns by encoder, or into a network's features and linear
+    components; empty for features of a network alone. With `single`, matrices are in single
+    precision. `weight` is the share of the network's block in the total variance.
     """
 
     features: npt.NDArray[np.floating]
@@ -67,7 +66,7 @@ class FeatureDesign:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of columns of each block; empty for one block."""
+        """Number of columns of each block; empty where columns are not divided."""
         return tuple(map(attrgetter("n_features"), self.blocks))
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
@@ -87,7 +86,10 @@ class FeatureDesign:
 
 @dataclass(frozen=True, eq=False)
 class PairDesign:
-    """Features of a model without an encoder as the first block, the embedding as the second."""
+    """Features without an encoder, such as regional measures, and the embedding side by side.
+
+    `weight` is the share of the first in the total variance.
+    """
 
     first: Design
     embedding: FeatureDesign
@@ -184,9 +186,10 @@ def count_varying(variances: Floats, sizes: Sequence[int]) -> list[int]:
 
 
 def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[float]:
-    """Return the number that standardised features of each block are divided by, for its weight.
+    """Return the divisor of each block's standardised features that gives a block its weight.
 
-    `n_varying` are the numbers of features that vary in training, by block.
+    Weights are shares of the total variance. `n_varying` are the numbers of features that vary in
+    training, by block.
     """
     n_blocks = len(n_varying)
     divisors = []
@@ -240,7 +243,7 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the blocks of joined embeddings, or of one encoder, in the order of their columns."""
+    """Return blocks of columns: of joined encoders, or of one's network and components."""
     if info.run.members:
         return ()
     if not info.run.blocks:
@@ -259,7 +262,7 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the two blocks of an encoder with linear components beside its network, or none."""
+    """Return a network's columns and linear components as two blocks; empty without components."""
     beside = info.run.beside
     if beside is None or not info.of_network:
         return ()
@@ -274,18 +277,18 @@ def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def is_joined(blocks: Sequence[Block]) -> bool:
-    """Tell whether blocks are of several encoders, not the two of one encoder."""
+    """Tell whether blocks of columns are of several encoders."""
     encoders = set(map(attrgetter("encoder"), blocks))
     return len(encoders) > 1 or None in encoders
 
 
 def has_own_blocks(blocks: Sequence[Block]) -> bool:
-    """Tell whether blocks are the network and the components of one encoder."""
+    """Tell whether blocks of columns are the network and the linear components of one encoder."""
     return len(blocks) == 2 and not is_joined(blocks)
 
 
 def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, parameter: str) -> None:
-    """Refuse features of other blocks than a probe was fitted on; names may differ."""
+    """Refuse features whose blocks of columns differ from a probe's in size or encoder."""
     if [block[1:] for block in expected] == [block[1:] for block in found]:
         return
     remedy = "Embed the scans with the same run."

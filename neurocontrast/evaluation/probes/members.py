@@ -47,7 +47,7 @@ class MemberDesign:
 
 
 Designs = Design | MemberDesign
-"""Matrices of one encoder, or of each member of a run."""
+"""Design of one encoder, or a design for each of several encoders of a run."""
 
 
 def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
@@ -65,7 +65,7 @@ def designs_of(design: Designs) -> tuple[Design, ...]:
 
 
 def first_design(design: Designs) -> Design:
-    """Return the design of the one encoder, or of the first, by which estimators are described."""
+    """Return the design of the first encoder of a run, by which reports describe estimators."""
     return designs_of(design)[0]
 
 

@@ -1,4 +1,4 @@
-"""Search for the strength of a probe, the width of its kernel and the weight of two blocks."""
+"""Search for a probe's penalty, the width of a kernel and the weight of two blocks of features."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InnerFold(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A probe, its estimator, and the strengths to choose from, the strongest penalty first."""
+    """Search of a probe's penalty: the estimator and the grid, the strongest penalty first."""
 
     probe: Probe
     model: BaseEstimator
@@ -56,7 +56,7 @@ class Search:
 
     @property
     def n_choices(self) -> int:
-        """Number of pairs of a strength and a width."""
+        """Number of pairs of a penalty and a width to choose from."""
         return len(self.grid) * len(self.widths)
 
     def middle(self, weight: float | None) -> Choice:
@@ -136,7 +136,7 @@ class Losses:
 
 
 def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
-    """Choose strength and width on inner folds of a design without a weight to choose."""
+    """Choose the penalty, and the width of a kernel, on inner folds."""
     matrices = []
     for fit, tried in pairs:
         x = standardised(design, fit, tried)
@@ -151,10 +151,11 @@ def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels
 def choose_weight(
     search: Search, designs: Mapping[float | None, Design], pairs: Pairs, values: Labels
 ) -> Choice:
-    """Choose weight of two blocks, strength and width together, on inner folds.
+    """Choose the weight of two blocks of features together with penalty and width, on inner folds.
 
-    Blocks are standardised once an inner fold. All strengths are tried with the first weight; with
-    another one those from the best of the nearest weight on, as long as the loss falls.
+    Blocks are standardised once an inner fold. All penalties are tried with the first weight. With
+    every other weight, the search starts at the best penalty of the nearest weight, and goes on as
+    long as the loss falls.
     """
     blocks = []
     for fit, tried in pairs:
@@ -172,7 +173,7 @@ def choose_weight(
 
 
 def lowest_from_nearest(losses: Losses, best: Mapping[float, int], weight: float) -> int:
-    """Return the best penalty of a weight, searched from the best penalty of the nearest weight."""
+    """Return the best penalty for a weight of blocks, searched from that of the nearest weight."""
     if not best:
         return losses.lowest()
     nearest = min(best, key=lambda earlier: abs(earlier - weight))
@@ -186,7 +187,7 @@ def _inner_folds(
     *,
     width: float | None,
 ) -> list[InnerFold]:
-    """Return the inner folds' features, expanded by a kernel of a width, with their labels."""
+    """Return features and labels of the inner folds, features expanded by a kernel of a width."""
     folds = []
     for (train, test), (fit, tried) in zip(matrices, pairs, strict=True):
         x_train, x_test = expand(train, test, width)

@@ -29,14 +29,14 @@ from neurocontrast.seeds import derive_generator
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to test on."""
+    """Split of a table: rows to train on and rows to test on."""
 
     repeat: int
     fold: int
     train: Rows
     test: Rows
     held_out_site: str | None = None
-    """The site that only `test` holds."""
+    """Site whose scans are all in `test`; None where no site is held out."""
     validation: Rows | None = None
     """Rows of `train` to choose the penalty on; empty: a fifth of `train`; None: inner folds."""
 
@@ -358,7 +358,7 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
-    """Return the rows of train, validation and test."""
+    """Return the rows of train, validation and test, by part."""
     validation = split.validation
     if validation is None:
         validation = np.empty(0, dtype=np.intp)

@@ -28,7 +28,7 @@ from neurocontrast.evaluation.target import Target
 
 
 class Baseline(NamedTuple):
-    """How reports and warnings name a model that the embedding is tested against."""
+    """Names of a model that the embedding is compared with, for reports and warnings."""
 
     name: str
     """Name in tables and legends, such as ``regions``."""
@@ -69,7 +69,7 @@ class Model:
     The first model is ``embedding``.
     """
     baseline: Baseline | None = field(default=None, kw_only=True)
-    """Names of a model that the embedding is tested against; None for other models."""
+    """Names of a model that the embedding is compared with; None for embedding and covariates."""
     covariates: tuple[str, ...] = field(default=(), kw_only=True)
     """Columns of age, sex and the like that the baseline of covariates reads; empty for others."""
     result_keys: Mapping[str, object] = field(default_factory=dict, kw_only=True)
@@ -96,7 +96,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class ProbeModel(Model):
-    """An estimator fitted to a matrix of the scans: the embedding, covariates, voxels and so on.
+    """An estimator fitted to a matrix of the scans, such as embedding, covariates or voxels.
 
     `estimator` is a built-in probe or any estimator of scikit-learn; None: the built-in probe that
     the settings name.
@@ -178,7 +178,7 @@ class ConstantModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return the name and the expression of the model."""
+        """Return name and expression for the section ``probe`` of ``evaluation.json``."""
         name = "class shares"
         if target.kind == "continuous":
             name = "median"
@@ -218,7 +218,7 @@ class GivenModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return the name and the expression of the model."""
+        """Return name and expression for the section ``probe`` of ``evaluation.json``."""
         return EstimatorSection(
             name=self.title, own=True, estimator=self.expression, strength_name=None
         )

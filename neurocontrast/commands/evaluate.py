@@ -221,7 +221,8 @@ def evaluate(
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = Embeddings.of(embeddings)
     plan = make_plan(read, chosen, test=test, estimator=estimator, cv=cv, progress=progress)
-    result = measure(plan, fit(plan, progress), FINDINGS, progress=progress)
+    fits = fit(plan, progress)
+    result = measure(plan, fits, FINDINGS, progress=progress)
     write_evaluation(result, folder)
     return EvaluationResult(folder)
 

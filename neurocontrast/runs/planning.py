@@ -12,7 +12,7 @@ from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
 from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.evaluation import EvaluationSettings, Plan, plan_evaluation
 from neurocontrast.evaluation.measure import check
-from neurocontrast.evaluation.plan.external import plan_external
+from neurocontrast.evaluation.plan.external import plan_external, warn_of_untested
 from neurocontrast.evaluation.plan.plan import External
 from neurocontrast.evaluation.probe_kinds import PROBES
 from neurocontrast.evaluation.probes.estimators import import_estimator
@@ -76,6 +76,7 @@ def complete_plan(plan: Plan, progress: Progress) -> Plan:
     """
     check(plan, FINDINGS)
     plan = with_voxels(plan, progress)
+    plan = warn_of_untested(plan)
     progress.message(plan.text())
     for notice in plan.notices:
         progress.warning(notice.message)

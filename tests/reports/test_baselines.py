@@ -22,7 +22,7 @@ from sklearn.svm import SVR
 import neurocontrast
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
-from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.external import measure_external_test
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.plan.external import plan_external
@@ -77,7 +77,7 @@ def make_plan(table=None, *, estimator=None, **options):
 def predict(plan, name: str) -> OutOfFold:
     """Predict by one model of a study."""
     model = next(model for model in plan.models if model.name == name)
-    return cross_validate_model(plan, model)
+    return cross_validate(model, plan.target, plan.splits, plan.context)
 
 
 def mean_error(plan, name: str) -> float:

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from neurocontrast.documents.figures import Metric, ModelFigures
 from neurocontrast.evaluation import BlockScaler, fit_and_measure, load_probe, save_probe
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
-from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate
 from neurocontrast.evaluation.measure.model_figures import Figures
 from neurocontrast.evaluation.measure.results import key_beside, look_at_baseline
 from neurocontrast.evaluation.plan.models import Baseline, Model, voxels
@@ -249,7 +249,7 @@ def test_voxels_get_the_embedding_beside_them(make_cohort):
     first = voxels.make(plan, voxels.voxel_products(scans), {})
     model = make_beside(plan, first)
     assert (model.name, model.baseline.beside) == ("voxels_beside", "voxels")
-    predicted = cross_validate_model(plan, model)
+    predicted = cross_validate(model, plan.target, plan.splits, plan.context)
     assert {fit.weight for fit in predicted.fits} <= set(WEIGHTS)
     alone = replace(plan, blocks=())
     assert make_beside(alone, first) is None

@@ -16,6 +16,7 @@ from neurocontrast.cli.command import (
     argument,
     option,
 )
+from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import check_writable, write_text
 from neurocontrast.reading import read_json
@@ -101,7 +102,7 @@ def images(
 
 def _cohort_result(participants: Path) -> Result:
     """Return the number of scans per site, or images per split, in a table that was written."""
-    from neurocontrast.commands.check import summarise
+    from neurocontrast.commands.check_counts import summarise
     from neurocontrast.data.cohort import read_cohort
 
     counts = summarise(read_cohort(participants, check_images=False))
@@ -126,7 +127,7 @@ def index(
         Path, option("Table to write; index.json (a_index.json of a.tsv) is written next to it.")
     ] = Path("participants.tsv"),
     layout: Annotated[
-        str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
+        str, option(f"{', '.join(LAYOUTS)}, measures; auto is the only one whose images are there.")
     ] = "auto",
     phenotypes: Annotated[
         list[Path] | None,
@@ -153,8 +154,7 @@ def index(
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or
-    IXI; write one table.
+    """Find the scans of a BIDS tree, of fMRIPrep, CAT12, FreeSurfer and others; write one table.
 
     Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and
     participants.tsv, decoded by the JSON files next to them. Tables of regional measures become
@@ -200,7 +200,7 @@ def index(
             "--out",
             "run",
         ]
-    elif indexed.layout in ("bids", "ixi"):
+    elif set(table["stage"]) == {"raw"}:
         following = ["prepare", indexed.path, "--out", "brains"]
     return Result(facts, title, notes=notes, next=following, path=indexed.path)
 

@@ -1,4 +1,4 @@
-"""Build networks: MONAI's DenseNets and ResNets, small LeNets, and layers for measures."""
+"""Build networks: MONAI's DenseNets and ResNets, small LeNets, and an MLP for measures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from torch import nn
 from torch.nn import functional
 
 from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
+from neurocontrast.encoders.norms import norm_layer
 
 if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings
 
 _DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
-"""Name → first features, growth (also the groups of a group normalisation), layers of blocks."""
+"""First features, growth and layers of each block, by network; with group normalisation, the growth
+is the number of groups too."""
 _RESNETS = {
     "resnet18": ("basic", [2, 2, 2, 2], 64, "B"),
     "resnet50": ("bottleneck", [3, 4, 6, 3], 64, "B"),
@@ -28,12 +30,12 @@ _RESNETS = {
     "resnet34_3d": ("basic", [3, 4, 6, 3], 64, "A"),
     "resnet50_3d": ("bottleneck", [3, 4, 6, 3], 64, "B"),
 }
-"""Name → block, layers of the stages, width of the first stage, and shortcuts.
+"""Kind of block, layers of each stage, width of the first stage, and kind of shortcuts, by network.
 
-Each stage doubles the width. Shortcuts A have no weights, B are convolutions.
+Each stage doubles the width. Shortcuts A have no weights, shortcuts B are convolutions.
 """
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
-"""Name → size and stride of the first convolution, and whether max-pooling follows.
+"""Size and stride of the first convolution, and whether max-pooling follows, by kind of stem.
 
 ``small`` takes a fifth of the time of ``cifar`` (benchmarks/encoders.py).
 """
@@ -43,33 +45,25 @@ _WIDTHS = (512, 128)
 
 
 def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
-    """Build a network with random weights.
+    """Build the network that the settings name, with random weights.
 
     Parameters
     ----------
     settings : EncoderSettings
-        Name and choices of the network.
+        Name of the network, and settings of its layers.
     n_channels : int
         Channels of a volume, or number of measures.
     n_voxels : int
-        Voxels that a linear encoder reads; other networks do not use the number.
+        Number of voxels that a linear encoder reads; ignored by other networks.
     """
     if settings.is_linear:
         layers = LinearComponents(settings.n_components or _N_COMPONENTS, n_voxels)
         return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
-    if settings.name == "mlp":
-        return _mlp(settings, n_channels)
-    if settings.name in _DENSENETS:
-        return _densenet(settings, n_channels)
-    if settings.name in _RESNETS:
-        return _resnet(settings, n_channels)
-    if settings.name == "lenet":
-        return _lenet(settings, n_channels)
-    return _lenet5(settings)
+    return NETWORKS[settings.name](settings, n_channels)
 
 
 def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build MONAI's DenseNet, with rectified last feature maps, as for its classifier."""
+    """Build MONAI's 3D DenseNet up to the ReLU before the classifier."""
     from monai.networks.nets.densenet import DenseNet  # takes seconds
 
     n_first, growth, blocks = _DENSENETS[settings.name]
@@ -99,7 +93,7 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
 
 
 def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build MONAI's ResNet (He et al. 2016), without its pooling and its classifier."""
+    """Build MONAI's ResNet (He et al. 2016), without global pooling and classifier."""
     if settings.n_dims == 3:
         return _resnet_of_volumes(settings, n_channels)
     stem: str = settings.stem or "cifar"
@@ -122,7 +116,7 @@ def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
 
 
 def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build a ResNet of volumes, dilated in its last two stages as MedicalNet's."""
+    """Build a 3D ResNet with dilation in the last two stages, as MedicalNet's."""
     layers = _layers_of_resnet(settings, n_channels=n_channels, stem="imagenet")
     _dilate(layers["layer3"], 2)
     _dilate(layers["layer4"], 4)
@@ -144,7 +138,7 @@ def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMap
 def _layers_of_resnet(
     settings: EncoderSettings, *, n_channels: int, stem: str
 ) -> OrderedDict[str, nn.Module]:
-    """Return the layers of MONAI's ResNet up to its last feature maps, by name."""
+    """Return the layers of MONAI's ResNet up to the last feature maps, by name."""
     from monai.networks.nets.resnet import ResNet  # takes seconds
 
     block, depths, width, shortcut = _RESNETS[settings.name]
@@ -172,20 +166,20 @@ def _layers_of_resnet(
 
 
 def _width_of_resnet(settings: EncoderSettings, stage: int) -> int:
-    """Return the number of feature maps of a stage, 1 to 4."""
+    """Return the number of feature maps of a ResNet's stage, 1 to 4."""
     block, _, width, _ = _RESNETS[settings.name]
     expansion = {"basic": 1, "bottleneck": 4}[block]
     return width * expansion * 2 ** (stage - 1)
 
 
 def _set_norms(layers: nn.Module, settings: EncoderSettings) -> None:
-    """Replace the batch normalisations of a ResNet if the settings ask for groups."""
+    """Replace a ResNet's batch normalisation by group normalisation if the settings ask so."""
     if settings.norm != "batch":
-        _replace_norms(layers, _norm_layer(settings, _RESNETS[settings.name][2] // 2))
+        _replace_norms(layers, norm_layer(settings, _RESNETS[settings.name][2] // 2))
 
 
 def _dilate(stage: nn.Module, dilation: int) -> None:
-    """Replace the strides of a stage by dilation, for finer maps (Chen et al. 2019)."""
+    """Replace the strides of a ResNet's stage by dilation, for finer maps (Chen et al. 2019)."""
     for block in stage.children():
         for layer in block.modules():
             if isinstance(layer, nn.Conv3d):
@@ -197,7 +191,10 @@ def _dilate(stage: nn.Module, dilation: int) -> None:
 
 
 def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
-    """Replace batch normalisations; MONAI's ResNet applies its `norm` to the first layer alone."""
+    """Replace each batch normalisation of a module by another layer.
+
+    MONAI's ResNet applies its option `norm` to the first layer alone.
+    """
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d | nn.BatchNorm3d):
             setattr(module, name, norm(child.num_features))
@@ -206,8 +203,8 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
 
 
 def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
-    norm = _norm_layer(settings, 4)
+    """Build three 3D convolutions with normalisation, for fast tests on tiny volumes."""
+    norm = norm_layer(settings, 4)
     layers = nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
         layers.extend(
@@ -232,9 +229,9 @@ class _Resize(nn.Module):
         )
 
 
-def _lenet5(settings: EncoderSettings) -> FeatureMaps:
-    """Build LeNet-5 (LeCun et al. 1998) for colours, with normalisation, without its classifier."""
-    norm = _norm_layer(settings, 2)
+def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
+    """Build LeNet-5 (LeCun et al. 1998) for colour images, normalised, without classifier."""
+    norm = norm_layer(settings, 2)
     convolutions = [
         nn.Conv2d(3, 6, kernel_size=5),
         norm(6),
@@ -257,18 +254,27 @@ def _lenet5(settings: EncoderSettings) -> FeatureMaps:
 
 
 def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
-    """Build linear layers for measures, which are channels of samples of one voxel."""
+    """Build a multilayer perceptron for regional measures.
+
+    Measures are read as channels of samples of one voxel.
+    """
     widths = settings.widths or _WIDTHS
     layers = nn.Sequential(nn.Flatten())
-    norm = _norm_layer(settings, 1)
+    norm = norm_layer(settings, 1)
     for n_in, n_out in pairwise([n_measures, *widths]):
         layers.extend([nn.Linear(n_in, n_out, bias=False), norm(n_out), nn.ReLU()])
     layers.append(nn.Unflatten(1, (widths[-1], 1)))
     return FeatureMaps(layers, n_dims=1, n_features=widths[-1], smallest_shape=1)
 
 
-def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
-    """Return a factory: number of channels → normalisation layer."""
-    if settings.norm == "group":
-        return partial(nn.GroupNorm, n_groups)
-    return {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[settings.n_dims]
+NETWORKS: dict[str, Callable[[EncoderSettings, int], FeatureMaps]] = {
+    **dict.fromkeys(_DENSENETS, _densenet),
+    **dict.fromkeys(_RESNETS, _resnet),
+    "lenet": _lenet,
+    "lenet5": _lenet5,
+    "mlp": _mlp,
+}
+"""Name → function that builds the network for a number of channels, with random weights.
+
+A name is allowed in configurations by `EncoderSettings.name`, whose module loads no PyTorch.
+"""

@@ -185,12 +185,20 @@ def problem_of_file(path: Path) -> str:
     return ""
 
 
+_STAGES = ("raw", "preprocessed", "stripped", "tissue")
+_MAPS = ("mask_path", "gm", "wm", "csf")
 _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")
 
 
 @dataclass(frozen=True)
 class FoundScan:
-    """Scan that a layout function has found; all paths are relative to the root folder."""
+    """Scan that a layout function has found; all paths are relative to the root folder.
+
+    Raises
+    ------
+    ValueError
+        If an image has no subject, or if a stage or a map has a name that no later step reads.
+    """
 
     subject: str
     """Label of the subject, without ``sub-``."""
@@ -207,12 +215,25 @@ class FoundScan:
     """Template space that the image is aligned to, or ``native``."""
     stage: str = "raw"
     """Stage of preprocessing: ``raw``, ``preprocessed`` (whole head), ``stripped`` or
-    ``tissue`` (map).
+    ``tissue`` (map); "" for regional measures without an image.
     """
     sidecars: tuple[str, ...] = ()
     """JSON files with the scanner's settings for the image, the most general first."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Values read from other files of the layout, such as ``tiv`` (mL), ``iqr`` and ``site``."""
+    """Cells of the table that files of the layout state, such as ``tiv`` (mL) and ``site``."""
+
+    def __post_init__(self) -> None:
+        if self.path and not self.subject:
+            raise ValueError(f"{self.path}: subject is empty; give the label of the subject.")
+        if self.stage not in ("", *_STAGES):
+            raise ValueError(
+                f"{self.path}: stage is one of {one_of(_STAGES)}, found '{self.stage}'."
+            )
+        unread = set(self.maps).difference(_MAPS)
+        if unread:
+            raise ValueError(
+                f"{self.path}: maps has keys among {one_of(_MAPS)}, found {one_of(sorted(unread))}."
+            )
 
     @property
     def person(self) -> str:

@@ -30,7 +30,7 @@ from neurocontrast import losses
 from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.kernels import Categorical, Different, Gaussian
 from neurocontrast.seeds import derive_generator
-from neurocontrast.training import TrainingData, TrainingSettings, fit
+from neurocontrast.training import PretextTask, TrainingData, TrainingOutput, TrainingSettings, fit
 
 SIDE, N_TRAINING, N_NEW = 8, (92, 14, 72), 60
 ALIKE = Gaussian("age", sigma=5.0) * Categorical("sex")
@@ -144,7 +144,9 @@ def train(
         checkpoint_minutes=0,
     )
     with tempfile.TemporaryDirectory() as folder:
-        fit(model, objective, views, data, settings=settings, seed=seed, folder=Path(folder))
+        output = TrainingOutput(Path(folder))
+        task = PretextTask(views, objective)
+        fit(model, task, data, settings=settings, seed=seed, output=output)
     model.eval()
     with torch.no_grad():
         features = model.encoder(volumes)

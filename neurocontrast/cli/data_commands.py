@@ -100,7 +100,7 @@ def images(
 
 def _cohort_result(participants: Path) -> Result:
     """Return how many scans, or images, a written table has of each site or split."""
-    from neurocontrast.commands.check import summarise
+    from neurocontrast.commands.check_counts import summarise
     from neurocontrast.data.cohort import read_cohort
 
     counts = summarise(read_cohort(participants, check_images=False))

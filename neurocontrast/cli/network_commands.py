@@ -330,7 +330,7 @@ def find_weights(
 
 def list_weights(given: Given) -> Result:
     """List the weights that ship or are installed, and the targets that their probes predict."""
-    from neurocontrast.commands.weights import damage_of_weights
+    from neurocontrast.commands.verify_weights import damage_of_weights
     from neurocontrast.weights import CARD, load, names, not_installed, problems
 
     damaged = problems()

@@ -1,4 +1,4 @@
-"""Embed scans with a frozen encoder, and read tables of embeddings, without PyTorch."""
+"""Embed scans with a trained encoder, and read tables of embeddings, which needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ __getattr__ = lazy_exports(
 
 
 class EmbeddingSettings(Settings):
-    """Settings of `embed`: rows, layer and precision; preprocessing is the run's."""
+    """Settings of `embed`: rows, layer and precision; scans are preprocessed as in the run."""
 
     where: Where = Field(default_factory=dict)
-    """Rows of the table to embed: column → value, values, or ``{not: values}``."""
+    """Rows of the table to embed, by column: a value, a list of values, or ``{not: values}``."""
     layer: Literal["encoder", "head"] = "encoder"
-    """Layer whose output is written: the encoder's features, or the output of the projection head,
-    not normalised, as the loss saw it."""
+    """Layer whose output is written: ``encoder`` for the encoder's features, ``head`` for the
+    output of the projection head, which the loss compares, not normalised."""
     read_out: ReadOut | None = None
-    """Blocks and grid to read features out at, in place of the encoder's (``encoder.read_out``)."""
+    """Blocks and grid of the features, in place of the encoder's setting ``encoder.read_out``."""
     batch_size: int = Field(16, ge=1)
-    """Scans a batch; the features do not depend on it."""
+    """Number of scans in a batch; features do not depend on the number."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
-    """bf16-mixed is faster on some devices and changes the features: on real brains, features of a
-    DenseNet121 had a cosine of 0.98 to the features in float32."""
+    """Precision of the network. ``bf16-mixed`` is faster on some devices and changes the features:
+    on real brains, features of a DenseNet121 had a cosine similarity of 0.98 to the features in
+    float32."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    """``auto`` takes a GPU where there is one."""
+    """Device. ``auto`` uses a GPU if there is one."""
 
     def reading(self) -> Json:
-        """Return precision, layer and read-out as the description of a table records them."""
+        """Return precision, layer and read-out as a table's description records the settings."""
         keys: Json = {"precision": self.precision, "layer": self.layer}
         if self.read_out is not None:
             keys["read_out"] = self.read_out.model_dump(mode="json")

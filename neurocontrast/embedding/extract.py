@@ -1,4 +1,4 @@
-"""Features of a frozen encoder, or the embeddings after its projection head."""
+"""Compute features of a trained encoder, or embeddings after its projection head."""
 
 import contextlib
 import glob
@@ -23,16 +23,17 @@ from neurocontrast.reading import read_array
 
 
 class FinishedBatches:
-    """Features of finished batches, kept on disk so that an interrupted call can be continued.
+    """Features of finished batches, kept on disk to continue an interrupted call of `embed`.
 
-    Each batch, or scan, has a file in a hidden folder next to the table.
+    The features of each batch are in a file of a hidden folder next to the table.
 
     Parameters
     ----------
     target : Path
-        The table that is being written.
+        Table of embeddings that is being written.
     key : str
-        Digest of all that the features depend on; folders of another key are not used.
+        Digest of everything that features depend on, such as weights and scans; files of another
+        digest are not used.
     """
 
     def __init__(self, target: Path, key: str) -> None:
@@ -40,12 +41,12 @@ class FinishedBatches:
         self._folder = target.with_name(f".{target.name}.{key[:16]}.partial")
 
     def read_into(self, features: npt.NDArray[np.float32], name: object) -> bool:
-        """Fill an array with the features kept under a name.
+        """Fill an array with the stored features of a finished batch.
 
         Returns
         -------
         bool
-            False, and `features` unchanged, without a readable file of this shape.
+            Whether there was a readable file of this shape; if not, `features` is unchanged.
         """
         with contextlib.suppress(DataError, ValueError):
             kept = read_array(self._folder / f"{name}.npy")
@@ -55,7 +56,7 @@ class FinishedBatches:
         return False
 
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
-        """Keep features under a name, unless some are not finite: a later call computes them."""
+        """Store the features of a batch, unless some are not finite and must be computed again."""
         if np.isfinite(features).all():
             with (
                 atomic_path(self._folder / f"{name}.npy") as temporary,
@@ -64,7 +65,7 @@ class FinishedBatches:
                 np.save(stream, features, allow_pickle=False)
 
     def remove(self) -> None:
-        """Remove the folders of finished batches of the table, whatever their key."""
+        """Remove the stored features of the table's batches, of any digest."""
         for folder in self.target.parent.glob(f".{glob.escape(self.target.name)}.*.partial"):
             if folder.is_file():  # of an earlier version
                 folder.unlink()
@@ -81,22 +82,23 @@ def extract_features(
     progress: Progress = SILENT,
     finished: FinishedBatches | None = None,
 ) -> np.ndarray:
-    """Compute the features of all samples with a frozen encoder.
+    """Compute the features of all samples with a trained encoder, in evaluation mode.
 
     Parameters
     ----------
     encoder : Encoder, ContrastiveModel or SeveralEncoders
-        Network; a `ContrastiveModel` gives the output of its head. Put in evaluation mode.
+        Network; with a `ContrastiveModel`, the output of the projection head is computed. The
+        network is put in evaluation mode.
     images : Images
         Samples: preprocessed volumes, measures, or natural images.
     settings : EmbeddingSettings, optional
-        Batch size, precision, accelerator.
+        Batch size, precision and accelerator.
     n_readers : int
-        Threads that read batches.
+        Number of threads that read batches.
     progress : Progress
         Receives progress messages.
     finished : FinishedBatches, optional
-        Keeps finished batches, and gives the batches of an earlier call.
+        Store of finished batches, whose features are not computed again.
 
     Returns
     -------
@@ -133,7 +135,7 @@ def extract_features(
 def _batches_to_do(
     features: npt.NDArray[np.float32], size: int, finished: FinishedBatches | None
 ) -> list[range]:
-    """Return the rows of each batch to compute; fill in the features of finished batches."""
+    """Return the rows of each unfinished batch; fill in the features of finished batches."""
     batches = []
     for start in range(0, len(features), size):
         rows = range(start, min(start + size, len(features)))
@@ -147,7 +149,7 @@ def _batches_to_do(
 def _quick_layout(
     encoder: Encoder | ContrastiveModel | SeveralEncoders, device: torch.device
 ) -> Iterator[None]:
-    """Lay out the weights for fast inference on a CPU, until the block ends."""
+    """Convert weights to the memory format fastest on a CPU, until the context ends."""
     if device.type != "cpu":
         yield
         return

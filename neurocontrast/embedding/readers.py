@@ -1,4 +1,4 @@
-"""Networks of a run or of its members, and the samples that each network reads."""
+"""Load the network or networks of a run, with the samples that each network reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Network = Encoder | ContrastiveModel | SeveralEncoders
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
-    """Load the network of a run, read out as the settings say, and its ``encoder.json``."""
+    """Load a run's network with the settings' layer and read-out, and its ``encoder.json``."""
     network: Encoder | ContrastiveModel
     if settings.layer == "encoder":
         network, contract = load_encoder(run)
@@ -58,23 +58,24 @@ def load_network(
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """One network of a run, or several members that are applied to equally preprocessed samples."""
+    """Network of a run, or several encoders of a run whose samples have the same preprocessing."""
 
     folder: Path
-    """Folder of ``encoder.json``."""
+    """Folder of the network's ``encoder.json``."""
     network: Network
     contract: EncoderContract
-    """``encoder.json`` of the network, or of the first of several."""
+    """Content of ``encoder.json``, of the first network if there are several."""
 
 
 def load_readers(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[list[Reader], EncoderDescription]:
-    """Load the networks of a run, in the order of their features, and its description.
+    """Load the networks of a run, in the order of features, and the description of the run.
 
-    A run of one encoder has one reader, and its description is ``encoder.json``. Successive members
-    share a reader if their samples are prepared alike. Members that prepare scans differently, or
-    standardise by the people whom each learned from, have a reader each.
+    A run of one encoder has one reader and is described by ``encoder.json``. Successive members of
+    a run of several encoders share a reader if their samples have the same preprocessing. Members
+    with different preprocessing, or with measures standardised by different training people, have a
+    reader each.
     """
     readers = list[Reader]()
     contracts = []
@@ -88,7 +89,7 @@ def load_readers(
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:
-    """Join the readers of successive members that prepare their samples alike."""
+    """Combine the readers of successive encoders whose samples have the same preprocessing."""
     shared = []
     for _, alike in groupby(readers, key=_preparation):
         first, *others = alike
@@ -105,7 +106,7 @@ def _preparation(reader: Reader) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Reading(Generic[OneSource]):
-    """Samples as a network of a run reads them; members that prepare alike are one network."""
+    """Network with the samples that the network reads, preprocessed."""
 
     network: Network
     source: OneSource
@@ -113,7 +114,7 @@ class Reading(Generic[OneSource]):
 
 
 def check_same_scans(cohorts: Sequence[Cohort]) -> None:
-    """Refuse members that list different scans of one table: features would be mixed up."""
+    """Refuse a table of which a run's encoders read different scans: features would be mixed up."""
     first, *others = cohorts
     names = first.names()
     for cohort in others:
@@ -126,7 +127,7 @@ def check_same_scans(cohorts: Sequence[Cohort]) -> None:
 
 
 def check_table(readers: Sequence[Reader], place: str) -> None:
-    """Refuse scans without a table if members of a run read different columns."""
+    """Refuse scans without a table if a run's encoders read different columns of a table."""
     columns = dict.fromkeys(map(_columns_of, readers))
     if len(columns) > 1:
         listed = "; ".join(map(", ".join, columns))
@@ -141,7 +142,7 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 
 
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
-    """Return the metadata of the scans, with the columns that any member reads."""
+    """Return the metadata of the scans, with the columns that any encoder of the run reads."""
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)
     for reading in others:
@@ -156,7 +157,7 @@ def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
 
 
 def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
-    """Return the warnings of all members about the samples that they read, each once."""
+    """Return the warnings about the samples of each encoder of a run, without repetition."""
     warnings = list[str]()
     for reading in readings:
         warnings += reading.cohort.warnings
@@ -164,7 +165,7 @@ def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
 
 
 def contents_of(readings: Sequence[Reading[Any]], progress: Progress) -> list[str]:
-    """Return the digests of the content of each sample, joined over all readings."""
+    """Return a digest of each sample's content, over the files that a run's encoders read."""
     contents = []
     for reading in readings:
         contents.append(reading.source.contents(reading.cohort, progress))

@@ -1,4 +1,4 @@
-"""The frozen encoder of a run as a transformer of scikit-learn."""
+"""Use the trained encoder of a run as a transformer in scikit-learn."""
 
 import os
 import tempfile
@@ -39,7 +39,7 @@ _REACTIONS = ("warn", "error", "ignore")
 
 
 def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
-    """Return a word and the names of subjects in a DataFrame; of scans where none are named."""
+    """Return the subjects named in a DataFrame, or numbers of scans, with words for messages."""
     if isinstance(X, pd.DataFrame):
         for name in ("subject_id", "participant_id"):
             if name in X:
@@ -48,12 +48,13 @@ def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
-    """Turn brain scans, or regional measures, into the features of a run's frozen encoder.
+    """Transformer of scikit-learn that computes features of brain scans with a trained encoder.
 
-    Scans are prepared as the run's scans were, and the features equal the features that
-    `neurocontrast.embed` writes. Nothing is learned from the scans: `fit` checks the run. A
-    pipeline that starts with a `ScanEmbedder` embeds the scans of every fold anew;
-    ``Pipeline(memory=...)``, or `embed` once, saves that time.
+    Regional measures are accepted by an encoder of measures. Samples are preprocessed as in the
+    run, and the features equal the features that `neurocontrast.embed` writes. Nothing is learned
+    from the samples: `fit` only checks the run. A pipeline that starts with a `ScanEmbedder` embeds
+    the scans of every fold again; ``Pipeline(memory=...)``, or one call of `embed` before, saves
+    that time.
 
     Parameters
     ----------
@@ -61,25 +62,27 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         Run directory, any folder with ``encoder.json`` and ``encoder.safetensors``, or weights by
         name.
     images_root : path, optional
-        Folder that relative paths start from; the working directory by default.
+        Folder to which relative paths of scans refer; the working directory by default.
     cache_dir : path, optional
-        Folder of prepared scans; by default the folder of `embed`. Images in memory are not kept.
+        Folder of preprocessed scans; by default the folder that `embed` uses. Images given in
+        memory are not stored.
     layer : {"encoder", "head"}, default="encoder"
         Layer whose output is returned: the encoder's features, or the output of the projection
         head.
     batch_size : int, default=16
-        Scans a batch; the features do not depend on it.
+        Number of scans in a batch; features do not depend on the number.
     n_jobs : int, default=1
-        Processes that prepare scans; -1 for all processors.
+        Number of processes that preprocess scans; -1 for all processors.
     overlap : {"warn", "error", "ignore"}, default="warn"
-        Reaction to people of the run's pretraining, whose scores would flatter the encoder. They
-        are found by the content of their scans or measures, and by ``subject_id`` (or
+        Reaction to people on whom the encoder was pretrained, whose scores would be too good. Such
+        people are recognised by the content of their scans or measures, and by ``subject_id`` (or
         ``participant_id``) of a DataFrame; "warn" gives a
         `neurocontrast.exceptions.NeurocontrastWarning`, "error" a
         `neurocontrast.exceptions.LeakageError`.
     max_missing : float, optional
         For a run of regional measures: largest share of the measures that a person may lack, from 0
-        to below 1; medians of the training people fill the gaps. By default the run's share.
+        to below 1; missing measures become medians of the training people. By default the run's
+        share.
 
     Attributes
     ----------
@@ -118,7 +121,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         self.max_missing = max_missing
 
     def __getstate__(self) -> Json:
-        """Return the state to pickle, with absolute paths, for any other working directory."""
+        """Return the state to pickle, with absolute paths, to load from any working directory."""
         paths = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         if folder_of(self.run) == Path(self.run):  # weights by name have no path
             paths["run"] = self.run
@@ -130,7 +133,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     @in_default_torch_state
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that the run can be loaded and reads brains; nothing is learned from `X` or `y`."""
+        """Check that the run can be loaded and reads brains; nothing is learned from X or y."""
         del X, y
         if self.overlap not in _REACTIONS:
             raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
@@ -143,15 +146,16 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     @in_default_torch_state
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Compute the features of scans, or of regional measures.
+        """Compute the features of brain scans, or of regional measures.
 
         Parameters
         ----------
         X : sequence of paths or of nibabel images, or DataFrame
-            One scan each, or a DataFrame with a column ``path``. For a run with several channels, a
-            tuple of one path or image a channel, or a DataFrame with the run's columns. For a run
-            of regional measures, a DataFrame with one row a scan and one column a region, in mm,
-            mm² and mm³; other columns are left out.
+            Path or image of each scan, or a DataFrame with a column ``path``. For a run with
+            several channels, each scan is a tuple of one path or image for each channel, or X is a
+            DataFrame with the run's columns. For a run of regional measures, X is a DataFrame with
+            a row for each scan and a column for each measure, in mm, mm² or mm³; other columns are
+            ignored.
 
         Returns
         -------
@@ -161,9 +165,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         Raises
         ------
         DataError
-            Naming all scans that cannot be used.
+            If scans are unusable; the message names all such scans.
         LeakageError
-            With ``overlap="error"``, if scans are of people of the pretraining.
+            With ``overlap="error"``, if the encoder was pretrained on people in X.
         """
         check_is_fitted(self)
         settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
@@ -189,7 +193,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
-        """Prepare scans for the networks of a reader; temporary files last as long as `stack`."""
+        """Preprocess scans for a reader's networks; temporary files last as long as `stack`."""
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
         scratch = Path(stack.enter_context(folder))
@@ -202,7 +206,10 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return Reading(reader.network, source, cohort)
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
-        """Warn of people of the run's pretraining, or refuse them; warn if that is unknown."""
+        """Warn about people on whom the encoder was pretrained, or refuse such people.
+
+        Also warn if the comparison is impossible for some people.
+        """
         provenance = read_public_provenance(folder_of(self.run))
         unit, subjects = _subjects_of(X, len(contents))
         people = provenance.known_people().find(subjects, contents)
@@ -225,7 +232,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             )
 
     def _source(self, reader: Reader) -> Brains:
-        """Return the source of scans or measures that a network reads; refuse other samples."""
+        """Return the source that prepares scans or measures for a network; refuse other samples."""
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         n_workers = joblib.effective_n_jobs(self.n_jobs)
         data: AnyDataSettings = DataSettings(**folders, n_workers=n_workers)
@@ -245,7 +252,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return brains_of_run(reader.folder, reader.contract, data, what=kind)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return the names of the features, ``feature_0000`` first, as embeddings tables have them.
+        """Return the names of the features, from ``feature_0000`` on, as in tables of embeddings.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Encode volumes, images or measures by networks, and keep their weights in files."""
+"""Networks that encode brain volumes, natural images or regional measures, and files of weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert weights of other programs' networks to encoders: names of tensors, and their sources."""
+"""Convert weights of other programs' networks, such as MONAI's or MedicalNet's, to encoders."""
 
 import pickle
 import re
@@ -20,9 +20,9 @@ from neurocontrast.reading import DAMAGE, check_place
 _LAYERS_OF_DENSENET = (r"(denselayer\d+)\.layers\.", r"\1.")
 _IN_FEATURES = (r"^(?!head\.)", "features.")
 _MOST_LINES = 40
-"""Lines of a message about tensors that do not fit."""
+"""Largest number of lines in a message about tensors that do not fit."""
 _DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, *DAMAGE)
-"""Errors of damaged pickles."""
+"""Exceptions that a damaged pickle file raises."""
 _CITATIONS = {
     "yaware": (
         "Dufumier B, Gori P, Victor J, et al. (2021). Contrastive learning with continuous proxy "
@@ -41,30 +41,34 @@ _CITATIONS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """Network of another program whose weights an encoder can take over."""
+    """Network of another program whose weights an encoder can take, with the naming of layers."""
 
     name: str
-    """Encoder that takes the weights, as `EncoderSettings.name`."""
+    """Name of the encoder that takes the weights, as in `EncoderSettings.name`."""
     title: str
     citation: str
     anchor: str = "features.conv0.weight"
-    """Tensor that each file of the network has once; all names begin as its name does."""
+    """Name of a tensor that occurs once in each file of the network; text before the name in a file
+    is the prefix of all tensor names."""
     first: str = "features.conv0.weight"
-    """Name of the first convolution's weight."""
+    """Name of the weight of the first convolution."""
     rules: tuple[tuple[str, str], ...] = (_LAYERS_OF_DENSENET, _IN_FEATURES)
-    """Patterns and replacements that turn an encoder's names of layers into the program's."""
+    """Pairs of a regular expression and a replacement, which turn an encoder's layer names into the
+    other program's names."""
     head: Mapping[str, str] = field(default_factory=dict)
-    """Layer of the projection head → the program's name; empty for a network without a head."""
+    """Other program's names of the projection head's layers; empty for a network without a head."""
     left_out: tuple[str, ...] = ()
-    """Beginnings of names of layers after the features, such as a classifier."""
+    """Prefixes of names of layers that the encoder does not use, such as a classifier."""
     data: Mapping[str, object] = field(default_factory=dict)
-    """Keys of the section ``data`` that the weights were trained with; empty if unknown."""
+    """Keys of the configuration section ``data`` with which the weights were trained; empty if
+    unknown."""
     objective: Mapping[str, object] = field(default_factory=dict)
-    """Section ``objective`` of the training; empty if the loss is none of this package."""
+    """Configuration section ``objective`` of the weights' training; empty if the loss is not one of
+    this package."""
 
 
 def _medicalnet(depth: int) -> Architecture:
-    """Describe the ResNet of a depth of MedicalNet."""
+    """Describe MedicalNet's ResNet with a given number of layers."""
     return Architecture(
         f"resnet{depth}_3d",
         f"MedicalNet's ResNet-{depth}",
@@ -114,11 +118,11 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "medicalnet-resnet50": _medicalnet(50),
     }
 )
-"""Name for ``weights import --architecture`` → the network."""
+"""Networks of other programs by name, as given to ``weights import --architecture``."""
 
 
 def foreign_names(names: Iterable[str], architecture: Architecture) -> dict[str, str]:
-    """Translate the names of the tensors of a `ContrastiveModel` to the names of an architecture.
+    """Translate names of a `ContrastiveModel`'s tensors to the names of another program.
 
     Parameters
     ----------
@@ -130,7 +134,7 @@ def foreign_names(names: Iterable[str], architecture: Architecture) -> dict[str,
     Returns
     -------
     dict
-        Name of a tensor → name in files of the other program.
+        Name in files of the other program, by the tensor's name in the model.
     """
     rules = [(r"^encoder\.", ""), (r"^features\.layers\.", ""), *architecture.rules]
     for ours, theirs in architecture.head.items():
@@ -147,23 +151,23 @@ def foreign_names(names: Iterable[str], architecture: Architecture) -> dict[str,
 def convert(
     state: Mapping[str, torch.Tensor], architecture: Architecture, *, path: Path
 ) -> tuple[ContrastiveModel, list[str]]:
-    """Build the model of an architecture with the weights of a state dict.
+    """Build a model with the weights of another program's network, given as a state dict.
 
     Parameters
     ----------
     state : mapping
-        Name → tensor, as a file of the other program has them.
+        Tensors by name, as in a file of the other program.
     architecture : Architecture
         Network of the other program.
     path : Path
-        The file, for messages.
+        File of the weights, for messages.
 
     Returns
     -------
     model : ContrastiveModel
-        In evaluation mode; its head is empty if the file has none.
+        Model in evaluation mode; its head is empty if the file has no head.
     left_out : list of str
-        Names of tensors that the model does not use.
+        Names of tensors in the file that the model does not use.
 
     Raises
     ------
@@ -197,7 +201,7 @@ def convert(
 
 
 def _prefix_of(state: Iterable[str], architecture: Architecture, path: Path) -> str:
-    """Return the beginning of all names of the network's tensors; refuse several networks."""
+    """Return the common prefix of a network's tensor names; refuse a file of several networks."""
     ends = [name for name in state if f".{name}".endswith(f".{architecture.anchor}")]
     if len(ends) > 1:
         raise CheckpointError(
@@ -213,7 +217,7 @@ def _check_tensors(
     architecture: Architecture,
     path: Path,
 ) -> None:
-    """Refuse tensors that are missing, unknown, of another shape or not finite."""
+    """Refuse tensors that are missing, unknown, of another shape or not finite, by name."""
     problems = misfits(taken, expected)
     for name, tensor in taken.items():
         if not tensor.isfinite().all():
@@ -231,7 +235,7 @@ def _check_tensors(
 
 
 def _build(architecture: Architecture, state: Mapping[str, torch.Tensor]) -> ContrastiveModel:
-    """Build the network with random weights, its sizes from the file's first and last layers."""
+    """Build the network with random weights, and with sizes taken from a file's tensors."""
     n_channels = 1
     first = state.get(architecture.first)
     if first is not None and first.ndim > 1:
@@ -261,7 +265,7 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
         A ``.safetensors`` file, or a file of ``torch.save`` that holds a state dict, also as the
         value of a key, such as ``model`` next to an optimiser's state.
     architecture : Architecture
-        Network, one of whose tensors must be in the state dict.
+        Network whose weights the file should hold, which are recognised by one tensor's name.
 
     Raises
     ------
@@ -294,21 +298,21 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
 
 
 def _load(path: Path) -> Any:
-    """Load a file of safetensors or of ``torch.save``, without running any code in the file."""
+    """Load a file of safetensors or ``torch.save``, without running any code in the file."""
     if path.suffix == ".safetensors":
         return load_tensors(path)
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _has_tensor(candidate: object, anchor: str) -> bool:
-    """Tell whether a value is a mapping with a name that ends as the anchor does."""
+    """Tell whether a value is a mapping with a tensor whose name ends like the anchor's name."""
     if not isinstance(candidate, Mapping):
         return False
     return any(str(name).endswith(anchor) for name in candidate)
 
 
 def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
-    """Return the tensors of a mapping by name, other values left out."""
+    """Return only the tensors of a mapping, by name."""
     tensors = {}
     for name, tensor in candidate.items():
         if isinstance(tensor, torch.Tensor):
@@ -317,7 +321,7 @@ def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
 
 
 def _summary(content: object) -> str:
-    """Return the first keys of a file's content, or the content's type."""
+    """Return the first keys of a file's content for messages, or the content's type."""
     if not isinstance(content, dict):
         return type(content).__name__
     names = list(map(str, content))
@@ -328,7 +332,7 @@ def _summary(content: object) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
-    """Return the error for a file that is damaged, or that only code of its author could load."""
+    """Return the error for a file that is damaged, or that only running code could load."""
     code = re.search(r"GLOBAL (\S+)", str(error))
     if isinstance(error, pickle.UnpicklingError) and code is not None:
         return CheckpointError(

@@ -1,4 +1,4 @@
-"""Build encoders and models of pretraining by name, or load them from the files of a run."""
+"""Build encoders and pretraining models with random weights, or load both from a run's files."""
 
 import os
 from pathlib import Path
@@ -27,16 +27,17 @@ from neurocontrast.torch_state import in_default_precision, in_default_torch_sta
 def build_encoder(
     settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0
 ) -> Encoder:
-    """Build an encoder with weights drawn from `seed` alone, in training mode.
+    """Build an encoder in training mode, with random weights that depend on `seed` alone.
 
     Parameters
     ----------
     settings : EncoderSettings
-        Name and choices of the network.
+        Name of the network, and settings of its layers.
     n_channels : int
         Channels of a volume, such as tissue maps, or number of measures; images have three.
     n_voxels : int
-        Voxels that a fitted linear encoder reads.
+        Number of voxels that a linear encoder (``pca`` or ``lda``) reads; not used by other
+        networks.
     seed : int
         Seed of the run; the global random state is neither read nor changed.
 
@@ -57,23 +58,24 @@ def build_encoder(
 def build_model(
     settings: EncoderSettings, *, n_channels: int = 1, n_outputs: int | None = None, seed: int = 0
 ) -> ContrastiveModel:
-    """Build an encoder with its projection head, with weights drawn from `seed` alone.
+    """Build an encoder and its projection head, with random weights that depend on `seed` alone.
 
     Parameters
     ----------
     settings : EncoderSettings
-        Network and head.
+        Settings of the network and of the projection head.
     n_channels : int
         Channels of a volume, or number of measures.
     n_outputs : int, optional
-        Numbers that a loss predicts: the head then ends in one more linear layer, of this size.
+        Number of values that a supervised loss predicts: the head then ends in a further linear
+        layer of this size.
     seed : int
         Seed of the run; the global random state is neither read nor changed.
 
     Returns
     -------
     ContrastiveModel
-        In training mode.
+        Model in training mode.
     """
     if n_outputs is not None:
         settings = settings.model_copy(update={"projection": (*settings.projection, n_outputs)})
@@ -83,7 +85,7 @@ def build_model(
 
 @in_default_torch_state
 def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, EncoderContract]:
-    """Load an encoder and its ``encoder.json``.
+    """Load a trained encoder and its description, ``encoder.json``, from a run.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, EncoderContra
     Returns
     -------
     encoder : Encoder
-        On the CPU, in evaluation mode.
+        Encoder on the CPU, in evaluation mode.
     contract : EncoderContract
         The content of ``encoder.json``.
 
@@ -122,7 +124,7 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, EncoderContra
 
 
 def load_model(folder: str | os.PathLike[str]) -> tuple[ContrastiveModel, EncoderContract]:
-    """Load an encoder with its projection head, and ``encoder.json``; see `load_encoder`."""
+    """Load a trained encoder with its projection head, and ``encoder.json``; see `load_encoder`."""
     encoder, contract = load_encoder(folder)
     if contract.head is None:
         raise CheckpointError(
@@ -145,16 +147,17 @@ def _build_head(encoder: Encoder, *, seed: int) -> ProjectionHead:
 
 
 class TwoEncoders(ContrastiveModel):
-    """Two encoders of paired samples, each with a projection head, for a loss that compares both.
+    """Two encoders for paired samples, such as scans and measures, each with a projection head.
 
-    Samples are a pair, n for the first encoder and n for the second. Features and embeddings have
-    2 n rows, the first encoder's above the second's. The narrower features are filled up with
-    zeros, which their head does not read.
+    A contrastive loss compares the embeddings of both encoders. Samples are a pair, n for the first
+    encoder and n for the second. Features and embeddings have 2 n rows, first those of the first
+    encoder. Features of the encoder with fewer features are padded with zeros, which the head does
+    not read.
 
     Parameters
     ----------
     first, second : ContrastiveModel
-        Encoders with heads that end in embeddings of one size.
+        Encoders with projection heads, whose embeddings have the same size.
 
     Examples
     --------
@@ -175,12 +178,12 @@ class TwoEncoders(ContrastiveModel):
 
     @property
     def halves(self) -> tuple[ContrastiveModel, ...]:
-        """The first and the second encoder, each with its head."""
+        """First and second encoder, each with its projection head."""
         return self._halves
 
 
 class _EncoderPair(nn.Module):
-    """Encode pairs of samples to features (2 n, n_features), the narrower ones ending in zeros."""
+    """Encode pairs of samples to features (2 n, n_features), padded with zeros to one width."""
 
     def __init__(self, *encoders: Encoder) -> None:
         super().__init__()
@@ -188,7 +191,7 @@ class _EncoderPair(nn.Module):
         self.n_features = max(encoder.n_features for encoder in encoders)
 
     def network(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Encode pairs of samples; no components are kept beside either network."""
+        """Encode pairs of samples by both networks."""
         return self(samples)
 
     def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -208,7 +211,7 @@ class _EncoderPair(nn.Module):
 
 
 class _HeadPair(nn.Module):
-    """Project the features of both encoders, each by its own head."""
+    """Project the features of two encoders, each by its own projection head."""
 
     def __init__(self, *halves: ContrastiveModel) -> None:
         super().__init__()

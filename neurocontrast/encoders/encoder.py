@@ -1,4 +1,4 @@
-"""Encode volumes, images or measures: features for evaluation, and embeddings for the loss."""
+"""Encoder of volumes, images or measures to features, and the projection head for the loss."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 _COLOURS = 3
 _KINDS = {1: "measures", 2: "images", 3: "volumes"}
-"""Dimensions of a sample → kind."""
+"""Kind of sample by number of spatial dimensions."""
 
 
 class FeatureMaps(nn.Module):
-    """Layers that make feature maps, with their sizes and fastest memory formats.
+    """Convolutional layers that map samples to feature maps, with facts about the network.
 
     Parameters
     ----------
     layers : torch.nn.Module
-        Maps samples (n, C, …) to feature maps (n, n_features, …).
+        Network that maps samples (n, C, …) to feature maps (n, n_features, …).
     n_dims : {1, 2, 3}
-        Dimensions of a sample.
+        Number of dimensions of a sample: 1 for measures, 2 for images, 3 for volumes.
     n_features : int
-        Number of feature maps.
+        Number of feature maps, which is the number of channels of the output.
     smallest_shape : int
-        Fewest voxels or pixels along each axis.
+        Smallest number of voxels or pixels of a sample along each axis.
     blocks : mapping, optional
-        Layer whose output can be read out → its number of feature maps, the last layer included.
+        Number of feature maps of each layer whose output can be used as features, by layer name.
     layout : torch.memory_format
-        Memory format of images that is fastest in training on a CPU.
+        Memory format of images with which training on a CPU is fastest.
     inference_layout : torch.memory_format
-        Memory format of weights that is fastest without training.
+        Memory format of weights with which inference on a CPU is fastest.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class FeatureMaps(nn.Module):
         return self.layers(images)
 
     def of_blocks(self, images: torch.Tensor, numbers: Sequence[int]) -> list[torch.Tensor]:
-        """Map images (n, C, …) to the feature maps of some blocks, counted from 1."""
+        """Map images (n, C, …) to the feature maps of selected blocks, numbered from 1."""
         names = list(self.blocks)
         maps = {}
         for name, layer in self.layers.named_children():
@@ -79,7 +79,7 @@ class FeatureMaps(nn.Module):
         return list(map(maps.__getitem__, numbers))
 
     def children_of_blocks(self) -> list[list[nn.Module]]:
-        """Return the layers of each block, in order; a network without blocks is one block."""
+        """Return the layers of each block in order; a network without blocks is one block."""
         blocks: list[list[nn.Module]] = [[]]
         for name, layer in self.layers.named_children():
             blocks[-1].append(layer)
@@ -96,7 +96,8 @@ class LinearComponents(nn.Module):
     n_components : int
         Number of components.
     n_voxels : int
-        Voxels, over all channels, that varied among the training scans; others are not read.
+        Number of voxels, over all channels, that varied among the training scans; other voxels are
+        ignored.
     """
 
     places: torch.Tensor
@@ -108,7 +109,7 @@ class LinearComponents(nn.Module):
         self.components = nn.Parameter(torch.zeros(n_components, n_voxels), requires_grad=False)
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, C, D, H, W), or measures (n, n_measures, 1), to scores.
+        """Map volumes (n, C, D, H, W), or measures (n, n_measures, 1), to component scores.
 
         Returns
         -------
@@ -122,16 +123,16 @@ class LinearComponents(nn.Module):
     def set_components(
         self, places: torch.Tensor, mean: torch.Tensor, components: torch.Tensor
     ) -> None:
-        """Set fitted components.
+        """Set components that were fitted to training scans.
 
         Parameters
         ----------
         places : tensor of int (n_voxels,)
             Positions of the voxels in a flattened volume.
         mean : tensor (n_voxels,)
-            Mean of the training scans.
+            Mean of each voxel over the training scans.
         components : tensor (n_components, n_voxels)
-            Weights of the voxels.
+            Weight of each voxel in each component.
         """
         self.places = places.to(torch.int32)
         self.mean = nn.Parameter(mean.float(), requires_grad=False)
@@ -139,34 +140,35 @@ class LinearComponents(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Network whose feature maps, averaged over the sample or over a grid, are the features.
+    """Network that maps samples to features, the means of feature maps over a sample or a grid.
 
-    Images of two dimensions are standardised by the encoder, so that mean and standard deviation
-    travel with the weights.
+    Two-dimensional images are standardised by the encoder, so that mean and standard deviation are
+    stored with the weights.
 
     Parameters
     ----------
     features : FeatureMaps
         Network that maps samples to feature maps.
     settings : EncoderSettings
-        Settings that the network was built from; they travel with its weights.
+        Settings from which the network was built, which are stored with the weights.
     n_channels : int
-        Channels of a volume.
+        Number of channels of a volume.
 
     Attributes
     ----------
     n_dims : int
-        Dimensions of a sample.
+        Number of dimensions of a sample: 1 for measures, 2 for images, 3 for volumes.
     n_channels : int
-        Channels of a sample: three colours of an image, or the channels of a volume.
+        Number of channels of a sample: three colours of an image, or the channels of a volume.
     n_features : int
         Number of features.
     n_network_features : int
-        Number of features of the network, without components beside.
+        Number of features of the network, without linear components.
     beside : LinearComponents or None
-        Linear components of the training samples, kept beside the network's features.
+        Linear components of the samples, appended to the network's features; None without
+        components.
     smallest_shape : int
-        Fewest voxels or pixels that each axis of a sample must have.
+        Smallest number of voxels or pixels of a sample along each axis.
     mean, std : Tensor (3,)
         For images: mean and standard deviation of each colour, for values between 0 and 1.
     """
@@ -193,7 +195,7 @@ class Encoder(nn.Module):
             self.register_buffer("std", torch.ones(_COLOURS))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Compute the features of samples.
+        """Compute the features of samples, with linear components appended if there are any.
 
         Parameters
         ----------
@@ -204,7 +206,7 @@ class Encoder(nn.Module):
         Returns
         -------
         tensor (n, n_features)
-            Features of the network, then linear components beside it if there are any.
+            Features of the network, followed by linear components if there are any.
         """
         features = self.network(images)
         if self.beside is None:
@@ -213,7 +215,10 @@ class Encoder(nn.Module):
         return torch.cat([features, components.to(features.dtype)], dim=1)
 
     def network(self, images: torch.Tensor) -> torch.Tensor:
-        """Map samples to the network's features (n, n_network_features), which the head takes."""
+        """Map samples to features (n, n_network_features), without linear components.
+
+        The projection head reads these features.
+        """
         is_uint8 = images.dtype == torch.uint8
         # Samples in half precision or bytes are widened on the device that computes.
         images = images.to(next(self.parameters()).dtype)
@@ -233,7 +238,7 @@ class Encoder(nn.Module):
         return torch.cat(means, dim=1)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """Return the weights behind the last block that is read out, which get no gradient."""
+        """Return weights of layers that no feature depends on, which get no gradient."""
         blocks = self.read_out.blocks
         parameters: list[nn.Parameter] = []
         if blocks is None:
@@ -244,7 +249,9 @@ class Encoder(nn.Module):
         return parameters
 
     def set_read_out(self, read_out: ReadOut) -> None:
-        """Choose the blocks and the grid of the features, after training too.
+        """Choose the blocks whose feature maps are averaged, and the grid of the averages.
+
+        The choice can be changed after training.
 
         Raises
         ------
@@ -263,35 +270,36 @@ class Encoder(nn.Module):
 
     @property
     def n_features(self) -> int:
-        """Size of the representation: the network's features and the components beside them."""
+        """Number of features: the network's features and the linear components."""
         return self.n_network_features + self.n_components_beside
 
     @property
     def n_components_beside(self) -> int:
-        """Number of linear components beside the network's features, 0 before they are fitted."""
+        """Number of linear components appended to the network's features, 0 before fitting."""
         if self.beside is None:
             return 0
         return len(self.beside.components)
 
     def without_beside(self) -> Encoder:
-        """Remove the components beside the network, for further training."""
+        """Remove the linear components, for further training; return the encoder."""
         self.beside = None
         return self
 
     @property
     def blocks(self) -> dict[str, int]:
-        """Number of features of each block of the representation; empty for one block."""
+        """Number of features of the network and of linear components; empty without the latter."""
         if self.beside is None:
             return {}
         return {"network": self.n_network_features, "components": self.n_components_beside}
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
-        """Set the mean and the standard deviation of each colour over the training images.
+        """Set mean and standard deviation of each colour, by which images are standardised.
 
         Parameters
         ----------
         mean, std : array (3,)
-            Of values between 0 and 1.
+            Mean and standard deviation of each colour over the training images, for values between
+            0 and 1.
 
         Raises
         ------
@@ -316,15 +324,16 @@ class Encoder(nn.Module):
 
 
 def _is_colour(values: npt.NDArray[np.float64]) -> bool:
-    """Tell whether an array has one finite number for each colour."""
+    """Tell whether an array holds one finite number for each of three colours."""
     return values.shape == (_COLOURS,) and bool(np.isfinite(values).all())
 
 
 def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
-    """Return the means (n, maps × cells) of feature maps over the cells of a grid.
+    """Return means of feature maps over the cells of a grid, (n, maps × cells).
 
-    A voxel on the border of two cells counts in both by its share. The means are sums of products,
-    not adaptive pooling, whose backward pass is not deterministic on every device.
+    A voxel on the border of two cells counts in each cell by the share inside. Means are computed
+    as matrix products, because the backward pass of adaptive pooling is not deterministic on every
+    device.
     """
     if set(grid) == {1}:
         return maps.mean(dim=tuple(range(2, maps.ndim)))
@@ -340,19 +349,19 @@ def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
 
 
 def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
-    """Refuse samples that a network cannot encode.
+    """Refuse samples of a shape that a network cannot encode.
 
     Parameters
     ----------
     encoder : Encoder
-        The network.
+        Network that would encode the samples.
     shape : sequence of int
         Voxels or pixels of a sample along each axis, without channels.
 
     Raises
     ------
     ConfigError
-        If the network is for samples of another kind, or for larger ones.
+        If the network is for samples of another kind, or for larger samples.
     """
     from neurocontrast.encoders.settings import NAMES_OF_DIMS
 
@@ -385,22 +394,23 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
 
 
 class ProjectionHead(nn.Sequential):
-    """Linear layers with rectifiers between them, on features standardised over the batch.
+    """Projection head: linear layers with ReLUs in between, on features standardised by batch.
 
-    Pooled features of brains are nearly the same for all people: differences are small beside the
-    mean. Without standardising, the first steps turn all embeddings towards the mean, and short
-    trainings spend their time on the way back (``benchmarks/recipe.py``).
+    Pooled features of brains are nearly the same for all people: differences are small compared
+    with the mean. Without standardising, the first training steps turn all embeddings towards the
+    mean, which short trainings take long to undo (``benchmarks/recipe.py``).
 
     Parameters
     ----------
     n_features : int
         Number of the encoder's features.
     sizes : sequence of int
-        Size of each layer; the last is the size of the embedding, `n_features` of the head. With no
-        sizes, the features are the embedding.
+        Number of outputs of each layer; the last is the size of the embedding, `n_features` of the
+        head. Without sizes, the features are the embedding.
     norm : {'batch', 'layers', 'none'}
-        ``batch`` standardises each feature over the batch, without parameters of its own;
-        ``layers`` has batch normalisation after each layer but the last (Chen et al. 2020).
+        Normalisation. ``batch`` standardises each feature over the batch before the first layer,
+        without trained parameters; ``layers`` applies batch normalisation after each layer but the
+        last (Chen et al. 2020).
 
     Examples
     --------
@@ -432,14 +442,15 @@ class ProjectionHead(nn.Sequential):
 
 
 class ContrastiveModel(nn.Module):
-    """Encoder with its projection head, whose output the loss sees.
+    """Encoder with a projection head, whose output a contrastive loss compares.
 
     Parameters
     ----------
     encoder : Encoder
-        The network whose features are kept.
+        Network whose features are used after pretraining.
     head : torch.nn.Module
-        Maps the features to the embedding; evaluation does without the head by default.
+        Projection head, which maps features to the embedding; evaluation uses the features by
+        default.
     """
 
     def __init__(self, encoder: Encoder, head: nn.Module) -> None:
@@ -449,19 +460,19 @@ class ContrastiveModel(nn.Module):
 
     @property
     def halves(self) -> tuple[ContrastiveModel, ...]:
-        """The encoders, each with its head: this one, or both of `TwoEncoders`."""
+        """Encoders, each with its projection head: this model alone, or both of `TwoEncoders`."""
         return (self,)
 
     @property
     def n_features(self) -> int:
-        """Size of the embedding."""
+        """Number of dimensions of the embedding."""
         return cast(int, self.head.n_features)
 
     @property
     def inference_layout(self) -> torch.memory_format:
-        """Memory format of the encoder's weights that is fastest without training."""
+        """Memory format of the encoder's weights with which inference on a CPU is fastest."""
         return self.encoder.inference_layout
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map samples, as `Encoder.forward` takes them, to embeddings (n, d), not normalised."""
+        """Map samples to embeddings (n, d), which are not normalised; see `Encoder.forward`."""
         return self.head(self.encoder.network(images))

@@ -1,4 +1,4 @@
-"""Read and write ``members.json``, by which several encoders are one run, and encode by all."""
+"""Runs of several encoders, called members: read and write members.json, and encode by all."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ from neurocontrast.reading import read_json
 
 _REMEDY = "Copy the run again."
 _OF_ONE = ("beside", "blocks", "members", "seed", "provenance", "weights", "head", "n_features")
-"""Keys of ``encoder.json`` that describe one encoder alone."""
+"""Keys of ``encoder.json`` that describe one encoder of a run, and not all encoders in common."""
 _OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtype")
-"""Keys of ``encoder.json`` that members of one kind share, beside their preprocessing."""
+"""Keys of ``encoder.json`` that are equal in encoders of one kind, in addition to the
+preprocessing."""
 _LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
-"""Keys of ``preprocessing`` whose values are learned from the training people."""
+"""Keys of the section ``preprocessing`` whose values are learned from the training people."""
 _JOINED = 2
-"""Format of ``members.json`` of runs that were joined, which earlier versions refuse."""
+"""Format of ``members.json`` for runs that were joined to one; earlier versions refuse the
+format."""
 
 
 def write_members(run: Path, record: MembersRecord) -> None:
-    """Write ``members.json`` into the folder of a run."""
+    """Write ``members.json``, which lists the encoders of a run, into the run's folder."""
     content = record.model_dump(mode="json")
     if record.joined is None:
         del content["joined"]
@@ -49,12 +51,12 @@ def write_members(run: Path, record: MembersRecord) -> None:
 
 
 def has_members(run: Path) -> bool:
-    """Tell whether a folder is a run of several members."""
+    """Tell whether a folder is a run of several encoders ("members")."""
     return (run / MEMBERS).is_file()
 
 
 def read_record(run: Path) -> MembersRecord:
-    """Read ``members.json`` of a run, and refuse a damaged file."""
+    """Read ``members.json``, which lists the encoders of a run; refuse a damaged file."""
     path = run / MEMBERS
     content = read_json(path, error=CheckpointError, remedy=_REMEDY)
     try:
@@ -93,12 +95,12 @@ def _first_twice(values: Sequence[int | str | None]) -> str:
 
 
 def members_of(run: Path) -> tuple[Path, ...]:
-    """Return the folders of all members of a run, or of the run itself if there are none.
+    """Return the folders of all encoders of a run, or the run's folder if there is one encoder.
 
     Raises
     ------
     CheckpointError
-        If members are not trained yet, or have other weights than ``members.json`` names.
+        If encoders are not trained yet, or have other weights than ``members.json`` lists.
     """
     if not has_members(run):
         return (run,)
@@ -129,9 +131,9 @@ def members_of(run: Path) -> tuple[Path, ...]:
 
 
 def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
-    """Number the kinds of encoders from 0, in the order of their first encoders.
+    """Assign each encoder the number of its kind, from 0 in the order of first encoders.
 
-    Encoders of one kind differ only by seed, training people, and numbers learned from the people.
+    Encoders of one kind differ only by seed, training people, and values learned from these people.
     """
     kinds = list[Json]()
     numbers = []
@@ -144,7 +146,7 @@ def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
 
 
 def _kind_of(contract: EncoderContract) -> Json:
-    """Return the keys of ``encoder.json`` by which encoders are of one kind."""
+    """Return the keys of ``encoder.json`` that are equal for encoders of one kind."""
     content = contract.content()
     kind: Json = {}
     for key in _OF_KIND:
@@ -157,9 +159,10 @@ def _kind_of(contract: EncoderContract) -> Json:
 
 
 def _settings_of_preprocessing(contract: EncoderContract) -> Json:
-    """Return the settings of preprocessing, without numbers learned from people.
+    """Return the settings of an encoder's preprocessing, without values learned from people.
 
-    Columns are the tables' columns: which columns differ between people is learned.
+    Columns are all columns of the table of measures, because learning leaves out columns that are
+    the same for all people.
     """
     preprocessing = contract.preprocessing
     settings = preprocessing.content()
@@ -175,19 +178,19 @@ def _beside_of(beside: BesideRecord) -> Json:
 
 
 def digest_of_members(record: MembersRecord) -> str | None:
-    """Return the digest by which a run of members is named; None until all are trained."""
+    """Return the digest of all encoders of a run, or None before all are trained."""
     if record.weights is None:
         return None
     return join_digests(record.weights)
 
 
 def join_digests(digests: Iterable[str]) -> str:
-    """Return one digest of the digests of several weights."""
+    """Return one digest for the digests of several weights."""
     return digest_of("members", *digests)
 
 
 def join_starts(starts: Sequence[Start]) -> Start:
-    """Describe the weights that members started from, of one run or of another run's members."""
+    """Describe the weights from which the encoders of a run started, as one entry."""
     contents = list(map(Start.content, starts))
     shared = shared_content(contents)
     if len(shared) == len(contents[0]):
@@ -199,18 +202,18 @@ def join_starts(starts: Sequence[Start]) -> Start:
 
 
 def preparation_of(samples: Samples) -> str:
-    """Return the keys of ``encoder.json`` that decide how samples are prepared, as text."""
+    """Return the keys of ``encoder.json`` on which preprocessing depends, as text."""
     decisive = [samples.preprocessing.content(), samples.channels, samples.cache_dtype]
     return json.dumps(decisive, sort_keys=True)
 
 
 class SeveralEncoders(nn.Module):
-    """Encode the same samples by several networks, whose features are put side by side.
+    """Encode the same samples by several networks, and concatenate the features.
 
     Parameters
     ----------
     networks : sequence of Encoder or ContrastiveModel
-        Networks that read samples of one kind, prepared alike.
+        Networks that read samples of one kind with the same preprocessing.
     """
 
     def __init__(self, networks: Sequence[Encoder | ContrastiveModel]) -> None:
@@ -223,7 +226,7 @@ class SeveralEncoders(nn.Module):
                 self.inference_layout = network.inference_layout
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """Map samples to features (n, n_features) in the order of the networks."""
+        """Map samples to the features (n, n_features) of all networks in order."""
         features = []
         for network in self.networks:
             features.append(network(samples))
@@ -237,7 +240,7 @@ def describe_members(
     *,
     joined: Sequence[JoinedMember] | None = None,
 ) -> RunDescription:
-    """Describe a run of members: the keys that all share, and each member.
+    """Describe a run of several encoders ("members"): keys with equal values, and each member.
 
     Parameters
     ----------
@@ -248,7 +251,7 @@ def describe_members(
     left_out : sequence of sequence of str, optional
         Sites that each member was trained without.
     joined : sequence of JoinedMember, optional
-        Origin of each member of joined runs; the description then has kinds of members.
+        Origin of each member if runs were joined; the description then lists kinds of members.
     """
     kinds = number_kinds(contracts)
     members = []
@@ -281,7 +284,7 @@ def describe_members(
 
 
 def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
-    """Return the keys that members share, with the measures of any member."""
+    """Return keys of ``encoder.json`` that a run's encoders share, and measures that any reads."""
     shared = shared_content(list(map(EncoderContract.content, contracts)))
     sections = list(map(attrgetter("preprocessing"), contracts))
     of_samples = shared_content(list(map(PreprocessingRecord.content, sections)))
@@ -295,7 +298,7 @@ def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
 
 
 def _columns_of_any(contracts: Sequence[EncoderContract]) -> list[str]:
-    """Return the measures that any of several encoders reads, each once."""
+    """Return the measures that at least one of several encoders reads."""
     columns = dict[str, None]()
     for contract in contracts:
         columns |= dict.fromkeys(contract.preprocessing.columns)
@@ -305,7 +308,7 @@ def _columns_of_any(contracts: Sequence[EncoderContract]) -> list[str]:
 def describe_run(
     run: Path, contracts: Sequence[EncoderContract], sizes: Sequence[int]
 ) -> EncoderDescription:
-    """Describe the encoder of a run as ``encoder.json`` does, or all members of a run.
+    """Describe a run's encoder by ``encoder.json``, or all members if the run has several.
 
     Parameters
     ----------
@@ -325,7 +328,7 @@ def describe_run(
 def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
-    """Describe each kind of member: recipe, runs and number of members."""
+    """Describe each kind of encoder in a run: preprocessing, network, loss, number of encoders."""
     of_kinds = dict[int, list[int]]()
     for member, number in enumerate(number_kinds(contracts)):
         of_kinds.setdefault(number, []).append(member)

@@ -1,4 +1,4 @@
-"""Build networks: MONAI's DenseNets and ResNets, small LeNets, and layers for measures."""
+"""Build networks: MONAI's DenseNets and ResNets, small LeNets, and an MLP for measures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings
 
 _DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
-"""Name → first features, growth (also the groups of a group normalisation), layers of blocks."""
+"""First features, growth and layers of each block, by network; with group normalisation, the growth
+is the number of groups too."""
 _RESNETS = {
     "resnet18": ("basic", [2, 2, 2, 2], 64, "B"),
     "resnet50": ("bottleneck", [3, 4, 6, 3], 64, "B"),
@@ -29,12 +30,12 @@ _RESNETS = {
     "resnet34_3d": ("basic", [3, 4, 6, 3], 64, "A"),
     "resnet50_3d": ("bottleneck", [3, 4, 6, 3], 64, "B"),
 }
-"""Name → block, layers of the stages, width of the first stage, and shortcuts.
+"""Kind of block, layers of each stage, width of the first stage, and kind of shortcuts, by network.
 
-Each stage doubles the width. Shortcuts A have no weights, B are convolutions.
+Each stage doubles the width. Shortcuts A have no weights, shortcuts B are convolutions.
 """
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
-"""Name → size and stride of the first convolution, and whether max-pooling follows.
+"""Size and stride of the first convolution, and whether max-pooling follows, by kind of stem.
 
 ``small`` takes a fifth of the time of ``cifar`` (benchmarks/encoders.py).
 """
@@ -44,16 +45,16 @@ _WIDTHS = (512, 128)
 
 
 def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
-    """Build a network with random weights.
+    """Build the network that the settings name, with random weights.
 
     Parameters
     ----------
     settings : EncoderSettings
-        Name and choices of the network.
+        Name of the network, and settings of its layers.
     n_channels : int
         Channels of a volume, or number of measures.
     n_voxels : int
-        Voxels that a linear encoder reads; other networks do not use the number.
+        Number of voxels that a linear encoder reads; ignored by other networks.
     """
     if settings.is_linear:
         layers = LinearComponents(settings.n_components or _N_COMPONENTS, n_voxels)
@@ -62,7 +63,7 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
 
 
 def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build MONAI's DenseNet, with rectified last feature maps, as for its classifier."""
+    """Build MONAI's 3D DenseNet up to the ReLU before the classifier."""
     from monai.networks.nets.densenet import DenseNet  # takes seconds
 
     n_first, growth, blocks = _DENSENETS[settings.name]
@@ -92,7 +93,7 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
 
 
 def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build MONAI's ResNet (He et al. 2016), without its pooling and its classifier."""
+    """Build MONAI's ResNet (He et al. 2016), without global pooling and classifier."""
     if settings.n_dims == 3:
         return _resnet_of_volumes(settings, n_channels)
     stem: str = settings.stem or "cifar"
@@ -115,7 +116,7 @@ def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
 
 
 def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build a ResNet of volumes, dilated in its last two stages as MedicalNet's."""
+    """Build a 3D ResNet with dilation in the last two stages, as MedicalNet's."""
     layers = _layers_of_resnet(settings, n_channels=n_channels, stem="imagenet")
     _dilate(layers["layer3"], 2)
     _dilate(layers["layer4"], 4)
@@ -137,7 +138,7 @@ def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMap
 def _layers_of_resnet(
     settings: EncoderSettings, *, n_channels: int, stem: str
 ) -> OrderedDict[str, nn.Module]:
-    """Return the layers of MONAI's ResNet up to its last feature maps, by name."""
+    """Return the layers of MONAI's ResNet up to the last feature maps, by name."""
     from monai.networks.nets.resnet import ResNet  # takes seconds
 
     block, depths, width, shortcut = _RESNETS[settings.name]
@@ -165,20 +166,20 @@ def _layers_of_resnet(
 
 
 def _width_of_resnet(settings: EncoderSettings, stage: int) -> int:
-    """Return the number of feature maps of a stage, 1 to 4."""
+    """Return the number of feature maps of a ResNet's stage, 1 to 4."""
     block, _, width, _ = _RESNETS[settings.name]
     expansion = {"basic": 1, "bottleneck": 4}[block]
     return width * expansion * 2 ** (stage - 1)
 
 
 def _set_norms(layers: nn.Module, settings: EncoderSettings) -> None:
-    """Replace the batch normalisations of a ResNet if the settings ask for groups."""
+    """Replace a ResNet's batch normalisation by group normalisation if the settings ask so."""
     if settings.norm != "batch":
         _replace_norms(layers, norm_layer(settings, _RESNETS[settings.name][2] // 2))
 
 
 def _dilate(stage: nn.Module, dilation: int) -> None:
-    """Replace the strides of a stage by dilation, for finer maps (Chen et al. 2019)."""
+    """Replace the strides of a ResNet's stage by dilation, for finer maps (Chen et al. 2019)."""
     for block in stage.children():
         for layer in block.modules():
             if isinstance(layer, nn.Conv3d):
@@ -190,7 +191,10 @@ def _dilate(stage: nn.Module, dilation: int) -> None:
 
 
 def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
-    """Replace batch normalisations; MONAI's ResNet applies its `norm` to the first layer alone."""
+    """Replace each batch normalisation of a module by another layer.
+
+    MONAI's ResNet applies its option `norm` to the first layer alone.
+    """
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d | nn.BatchNorm3d):
             setattr(module, name, norm(child.num_features))
@@ -199,7 +203,7 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
 
 
 def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
+    """Build three 3D convolutions with normalisation, for fast tests on tiny volumes."""
     norm = norm_layer(settings, 4)
     layers = nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
@@ -226,7 +230,7 @@ class _Resize(nn.Module):
 
 
 def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
-    """Build LeNet-5 (LeCun et al. 1998) for colours, with normalisation, without its classifier."""
+    """Build LeNet-5 (LeCun et al. 1998) for colour images, normalised, without classifier."""
     norm = norm_layer(settings, 2)
     convolutions = [
         nn.Conv2d(3, 6, kernel_size=5),
@@ -250,7 +254,10 @@ def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
 
 
 def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
-    """Build linear layers for measures, which are channels of samples of one voxel."""
+    """Build a multilayer perceptron for regional measures.
+
+    Measures are read as channels of samples of one voxel.
+    """
     widths = settings.widths or _WIDTHS
     layers = nn.Sequential(nn.Flatten())
     norm = norm_layer(settings, 1)

@@ -1,4 +1,4 @@
-"""Settings of the network and its projection head: section ``encoder`` of a configuration."""
+"""Settings of the encoder and its projection head: section ``encoder`` of a configuration."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ N_BLOCKS = {
     "resnet34_3d": 4,
     "resnet50_3d": 4,
 }
-"""Network of volumes → number of blocks whose feature maps can be read out."""
+"""Number of blocks whose feature maps can be used as features, by network of volumes."""
 
 
 class ReadOut(Settings):
-    """Choose the feature maps of the representation, and the grid over which maps are averaged.
+    """Choose the blocks whose feature maps become features, and the grid over which to average.
 
     Examples
     --------
@@ -54,12 +54,12 @@ class ReadOut(Settings):
     """
 
     blocks: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
-    """Blocks of the network, counted from 1; None for the last one, as published. Earlier blocks
-    have finer feature maps."""
+    """Numbers of the network's blocks whose feature maps become features, from 1; None for the last
+    block, as published. Earlier blocks have finer feature maps."""
     grid: tuple[_Cells, _Cells, _Cells] = (1, 1, 1)
-    """Cells to the right, to the front and upwards; (1, 1, 1) is global average pooling, as
-    published. A mean over the whole brain forgets locations, and with them most differences between
-    the sexes."""
+    """Number of grid cells to the right, to the front and upwards, over which feature maps are
+    averaged; (1, 1, 1) averages over the whole volume, as published. A mean over the whole brain
+    loses locations, and with them most differences between the sexes."""
 
     @property
     def n_cells(self) -> int:
@@ -67,12 +67,12 @@ class ReadOut(Settings):
         return math.prod(self.grid)
 
     def check(self, name: str) -> None:
-        """Refuse blocks that a network does not have, or any choice for other networks.
+        """Refuse blocks that a network does not have, and choices for networks without blocks.
 
         Raises
         ------
         ValueError
-            Naming the network's blocks, or the networks with a choice.
+            With the network's blocks, or the networks that have blocks, in the message.
         """
         if self != ReadOut() and name not in N_BLOCKS:
             raise ValueError(
@@ -87,10 +87,10 @@ class ReadOut(Settings):
 
 
 class Beside(Settings):
-    """Choose linear components to keep beside a network's features, as a second block.
+    """Choose linear components of the samples to append to a network's features.
 
-    Components are fitted in one pass, after training, on the training samples. Differences between
-    scans that a network forgets, and a linear model would keep, are not lost.
+    Components are fitted after training, on the training samples. They keep differences between
+    scans that a network ignores and a linear model would find.
 
     Examples
     --------
@@ -100,15 +100,16 @@ class Beside(Settings):
     """
 
     name: Literal["pca"] = "pca"
-    """``pca``: principal components of the training samples, without augmentation."""
+    """Kind of components. ``pca``: principal components of the training samples, without
+    augmentation."""
     n_components: Annotated[int, Field(ge=1)] = 400
-    """Number of components; fewer if `share` of the number of training people is less."""
+    """Number of components, if not limited by `share`."""
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Largest number of components over the number of training people.
+    """Largest number of components, as a share of the number of training people.
 
-    Probes that are fitted to the training people need half or less: with as many components as
-    people, all people are equally far from one another. For a study of new people more components
-    keep more: 0.8 in `make demo` (docs/simulation.md).
+    Probes that are fitted to the training people need 0.5 or less: with as many components as
+    people, all people are equally far from one another. For a study of new people a larger share
+    keeps more information: 0.8 in `make demo` (docs/simulation.md).
     """
 
 
@@ -118,7 +119,7 @@ _OWNERS = {
     "shrinkage": ("lda",),
     "stem": ("resnet18", "resnet50"),
 }
-"""Setting → the networks that read it."""
+"""Networks that read a setting, by setting."""
 
 
 class EncoderSettings(Settings):
@@ -132,14 +133,14 @@ class EncoderSettings(Settings):
     """
 
     name: Literal[_OfVolumes, _OfImages, _OfMeasures] = "densenet121"
-    """Network. For volumes: ``densenet121`` is MONAI's 3D DenseNet with 1024 features;
+    """Name of the network. For volumes: ``densenet121`` is MONAI's 3D DenseNet with 1024 features;
     ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first features: 192
     features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
     machines without a GPU. ``resnet10_3d`` to ``resnet50_3d`` are the ResNets of MedicalNet (Chen
     et al. 2019), dilated in their last two stages: 512 features, 2048 for ``resnet50_3d``.
     ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for results.
     ``pca`` is linear: the principal components of the training scans' voxels, without a loss, views
-    or epochs; any network has to beat it. ``lda`` is linear too: the combinations of principal
+    or epochs; a network should perform better. ``lda`` is linear too: the combinations of principal
     components by which people differ most, compared with the differences between scans of one
     person (Fisher's discriminants, as in Belhumeur et al. 1997). ``lda`` needs several scans of a
     subject: from several scanners, or imitated by ``prepare --imitations``. For images:
@@ -149,38 +150,41 @@ class EncoderSettings(Settings):
     ``mlp`` is linear layers of `widths`, each with batch normalisation and a rectifier; ``pca`` and
     ``lda`` are as for volumes."""
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
-    """Sizes of the layers of ``mlp``, the last one the representation's; None: 512 and 128."""
+    """Number of outputs of each layer of ``mlp``, the last one the number of features; None: 512
+    and 128."""
     n_components: Annotated[int, Field(ge=1)] | None = None
     """Number of features of ``pca`` and ``lda``; None: 60."""
     shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    """Weight of a multiple of the identity in the covariance within people, for ``lda``; None:
-    0.3."""
+    """Shrinkage of the covariance within people towards a multiple of the identity, for ``lda``;
+    None: 0.3."""
     norm: Literal["batch", "group"] = "batch"
-    """Values over which feature maps are normalised. ``batch``: the samples that pass together, as
-    published. ``group``: groups of channels of one sample (32 groups, Wu & He 2018; 16 in
-    ``densenet_small``, 8 in ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``), so that a
-    representation does not depend on other samples, and micro-batches change nothing but memory."""
+    """Normalisation of feature maps. ``batch``: over the samples that pass the network together, as
+    published. ``group``: over groups of channels of one sample (32 groups, Wu & He 2018; 16 in
+    ``densenet_small``, 8 in ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``), so that features do
+    not depend on other samples, and micro-batches change only the memory needed."""
     final_norm: bool = True
-    """Whether DenseNet normalises its last feature maps before they are pooled."""
+    """Whether DenseNet normalises the last feature maps before pooling."""
     stem: Literal["cifar", "imagenet"] | None = None
     """First layers of ``resnet18`` and ``resnet50``. ``cifar``: a 3×3 convolution, for images of 32
     pixels, as in SimCLR's appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and
     max-pooling. None: ``cifar``."""
     read_out: ReadOut = ReadOut()
-    """Blocks and grid at which features of networks of volumes are read out."""
+    """Blocks and grid of the features, for networks of volumes."""
     beside: Beside | None = None
-    """Linear components to keep beside a network of volumes or measures; None: no components."""
+    """Linear components to append to the features of a network of volumes or measures; None: no
+    components."""
     centre_input: Literal[False] = Field(False, exclude=True, repr=False)
-    """Without effect: accepted because runs of versions before 26 November 2026 record the key."""
+    """Ignored; accepted because runs of versions before 26 November 2026 recorded the key."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
-    """Sizes of the projection head's layers after the encoder's features; the last is the size of
-    the embedding that the loss sees. Evaluation uses the features before the head, which may keep
-    information that the loss makes the embedding forget, such as the site. With ``[]`` there is no
-    head, and the loss sees the features."""
+    """Number of outputs of each layer of the projection head; the last is the size of the embedding
+    that the loss compares. Evaluation uses the encoder's features before the head, which may keep
+    information that the loss removes from the embedding, such as the site. With ``[]`` there is no
+    head, and the loss compares the features."""
     projection_norm: Literal["batch", "layers", "none"] = "batch"
-    """Normalisation in the head. ``batch``: standardise the features over the batch first, by which
-    short trainings learn sooner; the y-Aware authors' head does not. ``layers``: batch
-    normalisation after each layer but the last, before its rectifier, as in SimCLR."""
+    """Normalisation in the projection head. ``batch``: features are standardised over the batch
+    first, with which short trainings learn sooner; the y-Aware authors' head does not. ``layers``:
+    batch normalisation after each layer but the last, before the ReLU, as in SimCLR. ``none``: no
+    normalisation."""
 
     @model_validator(mode="after")
     def _read_by_their_networks_only(self) -> EncoderSettings:
@@ -200,12 +204,15 @@ class EncoderSettings(Settings):
 
     @property
     def is_linear(self) -> bool:
-        """Whether the encoder is fitted in one pass, without a loss."""
+        """Whether the encoder is linear, fitted in one pass without a loss."""
         return self.name in _LINEAR
 
     @property
     def n_dims(self) -> int:
-        """Dimensions of a sample: 1 of measures, 2 of images, 3 of volumes and for pca and lda."""
+        """Number of dimensions of a sample: 1 of measures, 2 of images, 3 of volumes.
+
+        For ``pca`` and ``lda`` the number is 3, also if samples are measures.
+        """
         if self.name in get_args(_OfMeasures):
             return 1
         if self.name in NAMES_OF_DIMS[2]:

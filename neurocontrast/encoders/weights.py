@@ -1,4 +1,4 @@
-"""Read and write weights: safetensors of encoder and projection head, and ``encoder.json``."""
+"""Read and write weights of encoder and projection head, with the description encoder.json."""
 
 import hashlib
 import os
@@ -28,16 +28,18 @@ WEIGHTS = "encoder.safetensors"
 HEAD = "head.safetensors"
 CONTRACT = "encoder.json"
 SECOND = "encoder_2"
-"""Folder of a run's second encoder, if there are two: weights, ``encoder.json`` and provenance."""
+"""Subfolder for the second encoder of a run of two, with weights, ``encoder.json`` and
+provenance."""
 MEMBERS = "members.json"
-"""File of a run with several members, each of which is a run in the folder ``members``."""
+"""File that lists the members of a run of several encoders; each member is a run in the subfolder
+``members``."""
 _REMEDY = "Copy the run again."
 _MOST_SUGGESTIONS = 9
-"""Unknown names from which on no near names are suggested, since none would help."""
+"""Number of unknown tensor names at which error messages stop to suggest similar names."""
 
 
 def folder_of_member(run: Path, number: int) -> Path:
-    """Return the folder of a member, which is a run as any other."""
+    """Return the folder of one encoder ("member") of a run of several encoders."""
     return run / "members" / str(number)
 
 
@@ -48,21 +50,21 @@ def save_encoder(
     *,
     head: nn.Module | None = None,
 ) -> None:
-    """Write ``encoder.safetensors``, ``head.safetensors`` and ``encoder.json``, each atomically.
+    """Write an encoder's weights and description: ``encoder.safetensors`` and ``encoder.json``.
 
-    The JSON is written last and holds the digests of the weights: a folder with all files is
-    finished.
+    Each file is written atomically. The JSON file is written last and holds the digests of the
+    weights, so that a folder with all files is complete.
 
     Parameters
     ----------
     folder : path
         Folder to write into.
     encoder : Encoder
-        Network, whose settings are recorded.
+        Trained network, whose settings are recorded too.
     contract : EncoderDescription
         Further keys of ``encoder.json``, such as the preprocessing.
     head : torch.nn.Module, optional
-        Projection head.
+        Projection head, written as ``head.safetensors``.
     """
     folder = Path(folder)
     content: Json = {
@@ -87,7 +89,7 @@ def save_model(
     heads: bool = True,
     **facts: Json,
 ) -> None:
-    """Write the encoder of a model with its head; a second encoder is written first.
+    """Write the encoder of a model with its projection head, or both encoders of a pair.
 
     Parameters
     ----------
@@ -96,14 +98,14 @@ def save_model(
     model : ContrastiveModel
         Model of one encoder, or of two.
     contracts : sequence of EncoderDescription
-        Keys of each encoder's ``encoder.json``.
+        Further keys of each encoder's ``encoder.json``.
     run : Path
-        Run, whose ``provenance.json`` and ``metrics.csv`` are copied into the second encoder's
-        folder, so that the folder can be used as a run.
+        Run directory, whose ``provenance.json`` and ``metrics.csv`` are copied into the second
+        encoder's folder, so that the folder can be used as a run.
     heads : bool
         Whether projection heads are written.
     **facts
-        Keys of both ``encoder.json``.
+        Keys to add to the ``encoder.json`` of each encoder.
     """
     if len(model.halves) > 1:
         second = folder / SECOND
@@ -117,7 +119,7 @@ def save_model(
 def _save_half(
     folder: Path, half: ContrastiveModel, contract: EncoderDescription, *, with_head: bool
 ) -> None:
-    """Write an encoder of a model, with its head if asked."""
+    """Write one encoder of a model, with its projection head if asked."""
     head = None
     if with_head:
         head = half.head
@@ -125,7 +127,7 @@ def _save_half(
 
 
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
-    """Write a module's tensors; return name and digest of the file."""
+    """Write a module's tensors as safetensors; return the file's name and digest."""
     tensors = {}
     for name, tensor in module.state_dict().items():
         tensors[name] = tensor.detach().cpu().contiguous()
@@ -136,9 +138,9 @@ def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
 
 
 def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
-    """Copy the weights of an encoder, of its head if there is one, and ``encoder.json``.
+    """Copy an encoder's weights, projection head and ``encoder.json`` to another folder.
 
-    Files are copied byte by byte: probes and ``members.json`` name their digests.
+    Weights are copied byte by byte, because probes and ``members.json`` refer to their digests.
 
     Raises
     ------
@@ -158,7 +160,7 @@ def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def refuse_members(folder: Path) -> None:
-    """Refuse a run of several members where one encoder is needed."""
+    """Refuse a run of several encoders ("members") for a command that needs one encoder."""
     if (folder / MEMBERS).is_file():
         raise CheckpointError(
             f"{folder}: this run has several members (training.members), and one encoder is taken. "
@@ -167,7 +169,7 @@ def refuse_members(folder: Path) -> None:
 
 
 def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
-    """Read and check ``encoder.json`` of a folder.
+    """Read and check a folder's ``encoder.json``, the description of an encoder.
 
     Raises
     ------
@@ -190,7 +192,7 @@ def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
 
 
 def _advice_without_contract(folder: Path) -> str:
-    """Return advice for a folder without ``encoder.json``, such as an unfinished run."""
+    """Return advice for messages about a folder without ``encoder.json``."""
     checkpoints = folder / "checkpoints"
     advice = "Give a run directory"
     if checkpoints.is_dir():
@@ -202,7 +204,7 @@ def _advice_without_contract(folder: Path) -> str:
 
 
 def digest_of_weights(path: Path) -> str:
-    """Return the SHA-256 of an encoder's weights.
+    """Return the SHA-256 of an encoder's weights, from the run or from the file.
 
     Parameters
     ----------
@@ -223,16 +225,16 @@ def read_tensors(
     *,
     expected: Mapping[str, torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Read the tensors of a file that ``encoder.json`` names.
+    """Read the tensors of a weights file, and check digest, names and shapes.
 
     Parameters
     ----------
     folder : path
         Folder of the file.
     weights : WeightsFile
-        Name and digest of the file.
+        Name and digest of the file, as ``encoder.json`` records them.
     expected : mapping
-        Name → tensor of the module that takes the tensors.
+        Tensors of the module that will hold the weights, by name.
 
     Raises
     ------
@@ -263,7 +265,7 @@ def read_tensors(
 
 
 def load_tensors(path: Path, *, remedy: str = "") -> dict[str, torch.Tensor]:
-    """Return the tensors of a safetensors file."""
+    """Load the tensors of a safetensors file by name; refuse an unreadable file."""
     check_place(path, error=CheckpointError, remedy=remedy)
     try:
         return safetensors.torch.load_file(path)
@@ -273,7 +275,7 @@ def load_tensors(path: Path, *, remedy: str = "") -> dict[str, torch.Tensor]:
 
 
 def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> list[str]:
-    """Return a line for each tensor of a module that is missing, unknown, or of another shape."""
+    """List the tensors that are missing, unknown or of another shape than a module's."""
     problems = [f"'{name}' is missing" for name in expected if name not in tensors]
     unknown = [name for name in tensors if name not in expected]
     for name in unknown:

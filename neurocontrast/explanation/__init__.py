@@ -1,4 +1,4 @@
-"""Explain a probe's score by places of the brain, or by regional measures."""
+"""Explain the score of a linear probe by brain regions, or by regional measures."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ __getattr__ = lazy_exports(__name__, {"maps": ["LinearScore", "explain_scans"]})
 
 
 class ExplanationSettings(Settings):
-    """Settings of `explain`: patches of scans, or regional measures, are replaced one by one."""
+    """Settings of `explain`, which replaces patches of scans, or measures, one by one."""
 
     n_subjects: int = Field(20, ge=2)
-    """Largest number of subjects: as many of each class, or spread over the predicted number.
-    Regional measures are explained over all subjects unless a number is given."""
+    """Largest number of subjects to explain: equally many of each class, or spread over the range
+    of the predicted number. Regional measures are explained over all subjects unless a number is
+    given."""
     positive: str | None = None
-    """Class that is explained, of several classes; of two classes, the positive one of the
-    evaluation."""
+    """Class whose score is explained if there are several classes; by default the positive class of
+    the evaluation if there are two."""
     patch_mm: float = Field(20.0, gt=0, le=100)
-    """Side of the cubes that are replaced in scans. Regional measures are replaced by their means:
-    `patch_mm`, `fill` and `smooth_mm` are refused there."""
+    """Side of the cubes of a scan that are replaced, in millimetres. Regional measures are replaced
+    by their means: `patch_mm`, `fill` and `smooth_mm` are refused for measures."""
     fill: Literal["mean", "background"] = "mean"
     """Value that replaces a cube: the mean of the scan's brain, or the scan's background."""
     smooth_mm: float = Field(8.0, ge=0, le=50)
-    """Full width at half maximum of the Gaussian that smooths the maps; 0 for none."""
+    """Full width at half maximum of the Gaussian that smooths the maps, in millimetres; 0 for
+    none."""
     batch_size: int = Field(16, ge=1)
-    """Volumes that pass the encoder together; the maps do not depend on it."""
+    """Number of volumes that pass the encoder together; maps do not depend on the number."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    """``auto`` takes a GPU where there is one."""
+    """Device. ``auto`` uses a GPU if there is one."""
     seed: int = Field(0, ge=0)
-    """Seed of the choice of subjects."""
+    """Seed of the random choice of subjects."""

@@ -1,10 +1,10 @@
-"""Map differences in score between subjects: patches of each scan are replaced, one by one.
+"""Map brain regions behind differences in score between subjects, by occlusion of patches.
 
-`monai.visualize.OcclusionSensitivity` (MONAI 1.6) was tried and cannot replace the lattice of
-patches. On a brain at 4 mm with patches of 20 mm it makes 1200 forward passes where 465 patches
-hold brain. Its last patch along an axis overlaps the one before, so that the contributions to a
-linear score add up to 89,218 in place of 78,974. It fills all channels with one number (a function
-as `mode` raises), starts every lattice at one corner, and rounds scores to float32.
+`monai.visualize.OcclusionSensitivity` (MONAI 1.6) does not fit this task. On a brain at 4 mm with
+patches of 20 mm, MONAI makes 1200 forward passes, although only 465 patches contain brain. MONAI's
+last patch along an axis overlaps the patch before, so that the contributions to a linear score add
+up to 89,218 instead of 78,974. MONAI also fills all channels with one number, starts the lattice of
+patches at the same corner for all subjects, and rounds scores to float32.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,42 +29,48 @@ from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 Map = npt.NDArray[np.float32]
 Contributions = npt.NDArray[np.float64]
-"""The score of a scan and the part of each block of features, (1 + n_blocks,)."""
+"""Score of a scan, and the part of the score from each block of features, (1 + n_blocks,)."""
 Patch = tuple[slice, ...]
 Size = tuple[int, int, int]
 
 SUBJECTS_A_LATTICE = 4
-"""Fewest successive subjects who are compared with one another on one lattice of patches."""
+"""Smallest number of successive subjects who are compared on the same lattice of patches."""
 
 FARTHEST_MM = 20.0
-"""Distance to the nearest centre of a region above which the name of a peak tells the distance."""
+"""Distance from a peak to the nearest region's centre, in mm, above which the peak's name contains
+the distance."""
 _MIDLINE_MM = 4.0
-"""Distance to the midline below which a peak is on no side."""
+"""Distance from the midline, in mm, below which a peak is neither left nor right."""
 _BRAIN_LEVEL = 0.1
-"""Brightness from which a voxel is head: 0 for the background, 1 for the brightest percent."""
+"""Smallest brightness of a head voxel, on a scale from the background (0) to the 99th percentile
+(1)."""
 _CONSTANT_MIN = 0.05
-"""Share of voxels with exactly one value from which this value is a background, not noise."""
+"""Smallest share of voxels of one value at which the value counts as a constant background."""
 _SHIFTS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
-"""Powers of 1 / 1.2207…, the root of x⁴ = x + 1, whose multiples modulo 1 fill a cube evenly."""
+"""Shifts of a lattice of patches along each axis, as a share of a patch.
+
+The numbers are powers of 1 / 1.2207…, the root of x⁴ = x + 1, whose multiples modulo 1 fill a cube
+evenly.
+"""
 
 
 class LinearScore(nn.Module):
-    """Frozen encoder with a linear probe on its features, as one differentiable function.
+    """Score of a linear probe on a trained encoder's features, as one differentiable function.
 
     Parameters
     ----------
     encoder : torch.nn.Module
-        Maps volumes (n, C, D, H, W) to features (n, p); put in evaluation mode and frozen.
+        Network from volumes (n, C, D, H, W) to features (n, p), put in evaluation mode and frozen.
     weights : array (p,)
-        Weight of each feature as the encoder gives it, not standardised.
+        Probe's weight of each feature, for features that are not standardised.
     intercept : float
-        Added to the weighted sum.
+        Intercept of the probe, added to the weighted sum of features.
 
     Attributes
     ----------
     blocks : dict of str to int
-        Number of features of each block that the encoder names (``network``, ``components``);
-        empty for features of one block.
+        Number of features of each block, network and linear components; empty if there is one
+        block.
 
     Examples
     --------
@@ -87,18 +93,18 @@ class LinearScore(nn.Module):
 
     @property
     def only_block(self) -> str:
-        """Name of the block of an encoder with one block: ``components`` or ``network``."""
+        """Name of the single block of features, for an encoder without several blocks."""
         settings = getattr(self.encoder, "settings", None)
         if getattr(settings, "is_linear", False):
             return "components"
         return "network"
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Compute the score (n,) of each volume in float64: occlusions change its last digits."""
+        """Compute each volume's score (n,) in float64, because occlusion changes few digits."""
         return self.contributions(volumes)[:, 0]
 
     def contributions(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Compute the score of each volume and the part of each block of features.
+        """Compute the score of each volume, and the part of the score from each block of features.
 
         Parameters
         ----------
@@ -108,7 +114,8 @@ class LinearScore(nn.Module):
         Returns
         -------
         tensor (n, 1 + n_blocks)
-            The score, then the part of each block, in float64; no parts for features of one block.
+            Score, followed by the part of each block, in float64; if there is one block, the score
+            alone.
         """
         features = self.encoder(volumes).double()
         columns = [features @ self.weights + self.intercept]
@@ -122,14 +129,16 @@ class LinearScore(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class ScoredScans:
-    """Score of an encoder, which may be a member of a run, and the scans as the encoder reads them.
+    """Score of one encoder and its linear probe, with the scans that the encoder reads.
+
+    The encoder may be a member of a run of several encoders.
 
     Attributes
     ----------
     score : LinearScore
-        Encoder and probe.
+        Encoder with a linear probe.
     images : Images
-        Preprocessed scans, as the encoder takes them.
+        Scans, preprocessed for the encoder.
     """
 
     score: LinearScore
@@ -138,19 +147,19 @@ class ScoredScans:
 
 @dataclass(frozen=True)
 class ScanShares:
-    """Maps of the share of each place in the differences in score between subjects.
+    """Maps of the share of each brain location in the differences in score between subjects.
 
     Attributes
     ----------
     share : array (D, H, W)
-        Share in the differences of the whole score.
+        Share of each voxel's surroundings in the differences of the score.
     scores : list of float
         Score of each scan.
     by_block : dict of str to array (D, H, W)
-        Share by way of each block of features; the maps of all blocks add up to `share`. Empty for
-        features of one block.
+        Share by way of each block of features (network, linear components); the maps of all blocks
+        add up to `share`. Empty if there is one block.
     block_shares : dict of str to float
-        Share of each block in the differences in score; they add up to 1.
+        Share of each block in the differences in score; the shares add up to 1.
     """
 
     share: Map
@@ -168,32 +177,32 @@ def explain_scans(
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
 ) -> ScanShares:
-    """Map the share of each place of the brain in the differences in score between subjects.
+    """Map the share of each brain location in the differences in score between subjects.
 
-    The map is the regression of the subjects' occlusion maps (Zeiler & Fergus 2014) on their
-    scores, smoothed. An average over subjects would show the edge of the brain first, at which a
-    network looks in all people.
+    The map is the voxelwise regression of the subjects' occlusion maps (Zeiler & Fergus 2014) on
+    the scores, smoothed. An average of occlusion maps would mainly show the edge of the brain, on
+    which a network's score depends in all people.
 
     Parameters
     ----------
     score : LinearScore
-        Encoder and probe.
+        Encoder with a linear probe.
     images : Images
         Preprocessed scans, all on one grid.
     rows : sequence of int
-        Numbers of the scans, one a subject, at least two. Successive subjects are compared with one
-        another: put unlike ones side by side.
+        Numbers of the scans, one for each subject, at least two. Successive subjects are compared
+        with one another, so that subjects of different classes or values should alternate.
     settings : ExplanationSettings
-        Size and filling of patches, smoothing and batch size.
+        Size and fill value of patches, smoothing and batch size.
     spacing_mm : sequence of float
         Distance of voxels along each axis.
     progress : Progress
-        Shows every subject.
+        Receives progress messages, one for each subject.
 
     Returns
     -------
     ScanShares
-        Map of the share in the score, and of each block of features where there are several.
+        Map for the score, and for each block of features if there are several.
 
     Raises
     ------
@@ -219,10 +228,10 @@ def explain_mean_of_scans(
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
 ) -> ScanShares:
-    """Map the share of each place in the differences in the mean score of the members of a run.
+    """Map the share of each brain location in differences of the mean score of several encoders.
 
-    The map of a subject is the mean of the members' maps. Parameters, map and errors are as in
-    `explain_scans`.
+    The encoders are the members of one run. A subject's occlusion map is the mean of the members'
+    occlusion maps. Parameters, map and errors are as in `explain_scans`.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
     for member in members:
@@ -262,7 +271,7 @@ def explain_mean_of_scans(
 
 
 def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
-    """Return the names of the blocks of all members; none if no member has several blocks."""
+    """Return the names of feature blocks of a run's encoders; empty if each has one block."""
     names = dict[str, int]()
     for score in scores:
         names |= score.blocks
@@ -272,9 +281,10 @@ def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
 def align(
     values: npt.NDArray[np.floating], score: LinearScore, names: Sequence[str]
 ) -> npt.NDArray[np.floating]:
-    """Put values (1 + n_blocks, …) of a score and its blocks in the order of all members' blocks.
+    """Arrange an encoder's score and feature blocks in the order of all blocks of a run.
 
-    The score of a member with one block belongs to this block; blocks that a member lacks are 0.
+    Values have the shape (1 + n_blocks, …), the score first. The score of an encoder with a single
+    block is the part of this block; the part of a block that an encoder lacks is 0.
     """
     if list(score.blocks) == list(names):
         return values
@@ -290,7 +300,7 @@ def align(
 def _smooth(
     maps: npt.NDArray[np.float64], smooth_mm: float, spacing_mm: Sequence[float]
 ) -> npt.NDArray[np.float32]:
-    """Smooth maps (n, D, H, W) by a Gaussian of a full width at half maximum."""
+    """Smooth maps (n, D, H, W) by a Gaussian, given the full width at half maximum in mm."""
     sigma = [0.0]  # across maps
     for step in spacing_mm:
         sigma.append(smooth_mm / FWHM_PER_SIGMA / step)
@@ -298,7 +308,7 @@ def _smooth(
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
-    """Refuse a scan whose score is not finite, whole or with a patch replaced."""
+    """Refuse a scan whose score is not finite, with or without a replaced patch."""
     if np.isfinite(whole).all() and np.isfinite(carried).all():
         return
     raise DataError(
@@ -323,7 +333,7 @@ def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
 
 
 def _away_from_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the distance of each score from the mean score; exactly 0 if all are the same."""
+    """Return each score minus the mean score; exactly 0 if all scores are equal."""
     if np.ptp(scores) > 0:
         return scores - scores.mean()
     return np.zeros_like(scores)
@@ -332,14 +342,14 @@ def _away_from_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def shares_of_blocks(
     names: Sequence[str], contributions: npt.NDArray[np.float64]
 ) -> dict[str, float]:
-    """Return the share of each block in the differences in score.
+    """Return the share of each block of features in the differences in score between scans.
 
     Parameters
     ----------
     names : sequence of str
         Names of the blocks.
     contributions : array (n, 1 + n_blocks)
-        Score of each scan and the part of each block.
+        Score of each scan, and the part of the score from each block.
     """
     away = _away_from_mean(contributions[:, 0])
     shares = away @ contributions[:, 1:] / (away @ away)
@@ -353,7 +363,7 @@ def _explain_mean(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return the means over members of a scan's maps and contributions, as `occlude` gives them."""
+    """Return a scan's occlusion maps and contributions, as means over the encoders of a run."""
     names = names_of_blocks(map(attrgetter("score"), members))
     maps = []
     contributions = []
@@ -372,7 +382,7 @@ def _explain(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return the maps of a scan and its contributions, by a score of one encoder."""
+    """Return a scan's occlusion maps and contributions, for one encoder."""
     backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
     fill = torch.tensor(backgrounds)
@@ -389,7 +399,10 @@ def _explain(
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return the first voxel of a lattice; shifted lattices tell places apart within a patch."""
+    """Return the first voxel of a shifted lattice of patches.
+
+    Lattices with different shifts locate differences within a patch.
+    """
     depth, height, width = size
     return (
         int(number * _SHIFTS[0] % 1 * depth),
@@ -399,7 +412,7 @@ def offset_of(number: int, size: Size) -> Size:
 
 
 def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Patch]:
-    """Return the patches of a lattice that hold any voxel of the mask.
+    """Return the patches of a lattice that contain at least one voxel of the mask.
 
     Patches do not overlap. Patches at the edges of the volume are smaller than `size`.
     """
@@ -421,28 +434,29 @@ def occlude(
     fill: torch.Tensor,
     batch_size: int,
 ) -> tuple[Map, Contributions]:
-    """Map the part of a volume's score that each patch carries (Zeiler & Fergus 2014).
+    """Map the part of a volume's score that each patch contributes (Zeiler & Fergus 2014).
 
     Parameters
     ----------
     score : LinearScore
-        Encoder and probe.
+        Encoder with a linear probe.
     volume : tensor (C, D, H, W)
         Preprocessed scan.
     patches : list of tuple of slice
-        Voxels that are replaced together.
+        Boxes of voxels to replace, one after another.
     fill : tensor (C, 1, 1, 1)
-        Value that replaces the voxels of each channel.
+        Value for replaced voxels of each channel.
     batch_size : int
-        Volumes that pass the encoder together.
+        Number of volumes that pass the encoder together.
 
     Returns
     -------
     maps : array (1 + n_blocks, D, H, W)
-        For the score and each block's part: contribution of the whole scan minus the contribution
-        without the patch, positive where the patch raises the score; 0 outside all patches.
+        For the score and the part of each block of features: the value of the whole scan minus the
+        value after replacing the patch, positive where the patch raises the score; 0 outside all
+        patches.
     contributions : array (1 + n_blocks,)
-        Score of the whole scan and the part of each block.
+        Score of the whole scan, and the part of the score from each block.
     """
     whole = score.contributions(volume[None])[0].cpu().numpy()
     maps = np.zeros((len(whole), *volume.shape[1:]), dtype=np.float32)
@@ -458,11 +472,11 @@ def occlude(
 
 
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
-    """Return a preprocessed scan's background, and the voxels that are brain or head.
+    """Return a preprocessed scan's background intensity, and the mask of brain or head.
 
-    Around a skull-stripped brain the background is one constant, and all voxels of another value
-    are brain: after normalisation inside the brain, fluid is darker than the background. In other
-    scans the voxels that are clearly brighter than the background are head.
+    In a skull-stripped scan the background is one constant, and all voxels of another value are
+    brain, because after normalisation within the brain fluid may be darker than the background. In
+    other scans, voxels clearly brighter than the background are head.
     """
     background = corner_median(voxels)
     differs = voxels != background
@@ -478,16 +492,18 @@ def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
 def find_peaks(
     values: Map, *, distance: Sequence[int], n_most: int = 5
 ) -> list[tuple[int, int, int]]:
-    """Return the voxels at which a map is farthest from 0 among near voxels, the farthest first.
+    """Return the voxels at which a map is farther from 0 than in the surroundings.
+
+    The largest absolute value is first.
 
     Parameters
     ----------
     values : array (D, H, W)
-        A map.
+        Map with positive and negative values.
     distance : sequence of int
-        Voxels to either side, along each axis, among which a peak is the farthest from 0.
+        Half width of the surroundings along each axis, in voxels.
     n_most : int
-        Largest number of peaks.
+        Largest number of peaks to return.
     """
     size = np.abs(values)
     window = []
@@ -502,11 +518,11 @@ def find_peaks(
 
 
 def name_of_place(x: float, y: float, z: float) -> str:
-    """Name a point in MNI space by the nearest region, such as "right hippocampus".
+    """Name a point in MNI space by the nearest brain region, such as "right hippocampus".
 
-    Far from all regions the name tells the distance: "22 mm from left hippocampus". The centres of
-    regions are from Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum, and from
-    Seitzman et al. (2020) for hippocampus and amygdala.
+    Far from all regions the name contains the distance: "22 mm from left hippocampus". The centres
+    of regions are from Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum, and
+    from Seitzman et al. (2020) for hippocampus and amygdala.
 
     Parameters
     ----------
@@ -523,7 +539,7 @@ def name_of_place(x: float, y: float, z: float) -> str:
 
 
 def _side_of(x: float) -> str:
-    """Return the side of an MNI coordinate (mm) as a word before a region's name."""
+    """Return "left " or "right " for an MNI coordinate x in mm, or "" near the midline."""
     if abs(x) < _MIDLINE_MM:
         return ""
     if x < 0:

@@ -1,4 +1,4 @@
-"""Rank regional measures by their share in a score: each is replaced by its mean."""
+"""Attribute differences in score to regional measures, by replacing each measure by its mean."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,14 +23,16 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True, eq=False)
 class ScoredMeasures:
-    """Score of an encoder, which may be a member of a run, and the measures for the encoder.
+    """Score of one encoder and its linear probe, with the measures that the encoder reads.
+
+    The encoder may be a member of a run of several encoders.
 
     Attributes
     ----------
     score : LinearScore
-        Encoder and probe.
+        Encoder with a linear probe.
     values : array (n, n_measures)
-        Standardised measures, as the encoder takes them.
+        Standardised measures of each subject, in the form that the encoder reads.
     columns : sequence of str
         Name of each measure.
     """
@@ -47,16 +49,16 @@ class MeasureShares:
     Attributes
     ----------
     share : array (n_measures,)
-        Share in the differences of the whole score.
+        Share of each measure in the differences of the score.
     interval : array (2, n_measures)
         Lower and upper limit of the 95 % bootstrap interval of `share`.
     scores : list of float
         Score of each subject.
     by_block : dict of str to array (n_measures,)
-        Share by way of each block of features; the shares of all blocks add up to `share`. Empty
-        for features of one block.
+        Share of each measure by way of each block of features (network, linear components); the
+        shares of all blocks add up to `share`. Empty if there is one block.
     block_shares : dict of str to float
-        Share of each block in the differences in score; they add up to 1.
+        Share of each block in the differences in score; the shares add up to 1.
     """
 
     share: npt.NDArray[np.float64]
@@ -77,23 +79,24 @@ def explain_measures(
 ) -> MeasureShares:
     """Compute the share of each regional measure in the differences in score between subjects.
 
-    A measure carries the loss of score where the measure is set to its mean over the training
-    people. Its share is the regression of the loss on the score over subjects, as in the maps of
-    `explain_scans`; the shares of a linear encoder add up to 1. For several members, score and
-    losses are means over the members; a measure that a member does not read loses nothing there.
+    A measure's contribution to a subject's score is the fall of the score when the measure is set
+    to the mean over the training people. The measure's share is the regression coefficient of this
+    contribution on the score over subjects, as in the maps of `explain_scans`; the shares of a
+    linear encoder add up to 1. For several members of a run, score and contributions are means over
+    the members; a measure that a member does not read contributes 0 to the member's score.
 
     Parameters
     ----------
     members : sequence of ScoredMeasures
         Score and measures of each member, of the same subjects.
     columns : sequence of str
-        Measures of all members together.
+        Names of the measures that any member reads.
     draws : iterable of array (n_resamples, n)
         Number of times that each subject is drawn in each resample, for the intervals.
     settings : ExplanationSettings
-        Accelerator.
+        Settings, of which the accelerator is used.
     progress : Progress
-        Shows every measure.
+        Receives progress messages, one for each measure.
 
     Raises
     ------
@@ -147,14 +150,14 @@ def explain_measures(
 def _carry(
     member: ScoredMeasures, advance: Callable[[], None]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Split each subject's score by block, and measure how far parts fall without each measure.
+    """Split each subject's score by block of features, and measure each measure's contribution.
 
     Returns
     -------
     contributions : array (n, 1 + n_blocks)
-        Score of each subject and the part of each block.
+        Score of each subject, and the part of the score from each block of features.
     losses : array (1 + n_blocks, n, n_measures)
-        Contributions minus the contributions with a measure set to its mean.
+        Contributions minus the contributions after a measure was set to its mean.
     """
     values = member.values
     samples = torch.from_numpy(values).to(member.score.weights.device)[..., None]

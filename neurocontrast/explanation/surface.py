@@ -1,4 +1,4 @@
-"""Draw values of cortical regions on the inflated surface of fsaverage5."""
+"""Draw values of cortical regions on the inflated cortical surface of fsaverage5."""
 
 import os
 import warnings
@@ -14,18 +14,18 @@ from neurocontrast.exceptions import ConfigError, said
 
 SIDES = {"lh": "left", "rh": "right"}
 N_VERTICES = 10_242
-"""Vertices of a hemisphere of fsaverage5."""
+"""Number of vertices of a hemisphere of fsaverage5."""
 
 _FOLDER = Path("subjects", "fsaverage5", "label")
 _DEFAULT_ATLAS = "aparc"
 _VIEWS = (("lh", "lateral"), ("lh", "medial"), ("rh", "medial"), ("rh", "lateral"))
 
 Labels = dict[str, tuple[npt.NDArray[np.int32], list[str]]]
-"""Hemisphere → number of the region at each vertex, and names of the regions."""
+"""Number of the region at each vertex, and the names of regions, by hemisphere (lh, rh)."""
 
 
 def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Labels | None:
-    """Read a parcellation of both hemispheres of fsaverage5 from FreeSurfer's files.
+    """Read a cortical parcellation of fsaverage5 from FreeSurfer's annotation files.
 
     Parameters
     ----------
@@ -33,19 +33,19 @@ def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Label
         Folder with such files as ``lh.aparc.annot``; by default the folder of fsaverage5 in
         ``$FREESURFER_HOME``.
     atlas : str
-        FreeSurfer's names of atlases, such as ``aparc.a2009s+aseg``, of which the cortex's is
-        taken; ``aparc`` where none is named.
+        Names of FreeSurfer's atlases joined by ``+``, such as ``aparc.a2009s+aseg``, of which the
+        cortical atlas is used; ``aparc`` if there is none.
 
     Returns
     -------
     dict or None
-        Labels by hemisphere, ``lh`` and ``rh``; None without a `folder` if the default has no such
-        files.
+        Labels by hemisphere, ``lh`` and ``rh``; None if no `folder` is given and the default folder
+        lacks the files.
 
     Raises
     ------
     ConfigError
-        If a file is missing in `folder`, is damaged, or is of another mesh.
+        If a file is missing in `folder`, damaged, or for another surface mesh.
     """
     annotations = Path(os.environ.get("FREESURFER_HOME", "")) / _FOLDER
     if folder is not None:
@@ -71,7 +71,7 @@ def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Label
 
 
 def _atlas_of_cortex(atlas: str) -> str:
-    """Return the cortical atlas among FreeSurfer's names joined by ``+``."""
+    """Return the cortical atlas among names of FreeSurfer's atlases joined by ``+``."""
     for name in atlas.split("+"):
         if name.startswith("aparc"):
             return name
@@ -79,7 +79,7 @@ def _atlas_of_cortex(atlas: str) -> str:
 
 
 def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Read the annotation of a hemisphere; refuse a damaged file, and another mesh."""
+    """Read the annotation of a hemisphere; refuse a damaged file or another surface mesh."""
     try:
         labels, _, names = read_annot(path)
     except (OSError, ValueError, IndexError, TypeError) as error:
@@ -97,12 +97,12 @@ def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
 def values_of_vertices(
     values: Mapping[str, float], labels: Labels, kind: Kind
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the value at each vertex of both hemispheres, NaN in regions without a value.
+    """Return the value of each vertex's region, of both hemispheres; NaN without a value.
 
     Parameters
     ----------
     values : mapping
-        Measure → value, in the spelling of `region_of`.
+        Values by measure, in the spelling of `region_of`.
     labels : dict
         Parcellation of both hemispheres.
     kind : str
@@ -125,7 +125,7 @@ def values_of_vertices(
 def _values_by_kind(
     values: Mapping[str, float], labels: Labels
 ) -> dict[Kind, dict[str, npt.NDArray[np.float64]]]:
-    """Return the values of vertices for each kind of measure that any region has."""
+    """Return the values of vertices for each kind of measure with values, such as thickness."""
     by_kind = {}
     for kind in UNITS:
         by_side = values_of_vertices(values, labels, kind)
@@ -135,12 +135,14 @@ def _values_by_kind(
 
 
 def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> bool:
-    """Draw values of regions as a PNG: a row a kind of measure, both hemispheres from both sides.
+    """Draw values of cortical regions as a PNG, with a row of brain surfaces for each measure kind.
+
+    Each row shows both hemispheres from the lateral and the medial side.
 
     Parameters
     ----------
     values : mapping
-        Measure → value, in the spelling of `region_of`.
+        Values by measure, in the spelling of `region_of`.
     labels : dict
         Parcellation of both hemispheres.
     path : Path
@@ -149,7 +151,7 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
     Returns
     -------
     bool
-        False, without a file, if no measure is of a region of the parcellation.
+        Whether a file was written, which needs a measure of a region of the parcellation.
     """
     # nilearn's plotting and matplotlib take seconds to import.
     from matplotlib.figure import Figure
@@ -186,7 +188,7 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
 
 
 def _largest(drawn: Mapping[Kind, Mapping[str, npt.NDArray[np.float64]]]) -> float:
-    """Return the largest distance of a value from 0, NaN left out."""
+    """Return the largest absolute value over all hemispheres and kinds, without NaN."""
     sides: list[npt.NDArray[np.float64]] = []
     for by_side in drawn.values():
         sides += by_side.values()

@@ -1,4 +1,4 @@
-"""Base of kernels on metadata, symmetric weights w(y, y') of two scans; products and sums."""
+"""Base class of kernels on metadata, symmetric weights w(y, y') of two scans; products and sums."""
 
 from __future__ import annotations
 
@@ -18,33 +18,36 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.seeds import derive_seed
 
 Metadata = Mapping[str, Any]
-"""Columns by name: tensors, or values that `column_of` turns into tensors."""
+"""Metadata columns by name: tensors, or values that `column_of` turns into tensors."""
 Kind = Literal["continuous", "categorical"]
 Block = Callable[[slice, slice], Tensor]
-"""``block(i, j)``: weights of row scans ``i`` with column scans ``j``, fresh, (n_i, n_j)."""
+"""Function ``block(i, j)`` of two slices, which returns the kernel's weights between row scans
+``i`` and column scans ``j`` as a new tensor (n_i, n_j)."""
 
 _EVERYTHING = slice(None)
 
 
 class Kernel(nn.Module):
-    """Symmetric weight between scans, computed from their metadata.
+    """Symmetric weight between two scans, computed from metadata such as age, sex or site.
 
-    ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` a rectangular (n,
-    m) block. Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum. Metadata
-    is a dictionary of tensors on one device: continuous columns (n,) or (n, p) with NaN where a
-    value is missing, categorical columns integer codes (n,) with -1 where missing. Lists, arrays
-    and the columns of a DataFrame are accepted too, categories then also as words. Missing cells
-    are as in tables: None, NaN, "", "n/a" and similar marks. Weights carry no gradient.
+    ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` the (n, m) matrix
+    between two sets of scans. Kernels compose: ``a * b`` is the product of kernels a and b, ``2.0 *
+    a + b`` a weighted sum. Metadata is a dictionary of tensors on one device: continuous columns
+    (n,) or (n, p) with NaN where a value is missing, categorical columns integer codes (n,) with -1
+    where missing. Lists, arrays and the columns of a DataFrame are accepted too, categories then
+    also as words. Missing cells are None, NaN, "", "n/a" and similar marks, as in tables. Weights
+    carry no gradient.
     """
 
     columns: dict[str, Kind]
-    """Metadata column that the kernel reads → kind."""
+    """Metadata columns that the kernel reads, each with its kind."""
     supremum: float
-    """‖w‖∞ over all possible metadata: infinite if only a batch has a maximum."""
+    """Largest possible weight ‖w‖∞ over all metadata, such as 1 for a Gaussian; infinite if weights
+    have no upper bound."""
     nonnegative: bool
-    """Whether w ≥ 0 for all metadata."""
+    """Whether weights are at least 0 for all metadata."""
     positive_semidefinite: bool = True
-    """Whether every matrix of weights without missing values is positive semi-definite."""
+    """Whether every matrix of weights of scans without missing values is positive semi-definite."""
 
     def supremum_over(
         self,
@@ -52,46 +55,46 @@ class Kernel(nn.Module):
         *,
         dtype: torch.dtype | None = None,  # noqa: ARG002
     ) -> float | Tensor:
-        """Return ‖w‖∞ of a batch: ``supremum`` if finite, or else the maximum over the batch."""
+        """Return the largest weight ‖w‖∞: ``supremum`` if finite, or else the batch's maximum."""
         return self.supremum
 
     @abstractmethod
     def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
-        """Prepare the columns of row and column scans once, for weights of any block.
+        """Prepare metadata of row and column scans once, to compute any part of the weight matrix.
 
         Parameters
         ----------
         rows, cols : mapping
-            Metadata of the scans. If ``cols`` is ``rows``, scans are compared with themselves; if
-            not, no scan is in both.
+            Metadata of the scans. If ``cols`` is the object ``rows``, scans are compared with
+            themselves; if not, no scan may be in both.
         dtype : torch.dtype, optional
-            Of the weights; by default the column's, or float32.
+            Data type of the weights; by default the column's, or float32.
 
         Returns
         -------
         callable
-            ``block(i, j)``, for slices of rows and columns.
+            ``block(i, j)``, which returns the weights for slices of rows and columns.
         """
 
     def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
-        """Fit the bandwidths of rules on the metadata of the training cohort; return the kernel."""
+        """Fit bandwidths that are given as a rule to the training cohort; return the kernel."""
         return self
 
     @abstractmethod
     def check(
         self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False
     ) -> None:
-        """Refuse metadata of a cohort that the kernel cannot read.
+        """Refuse a cohort whose metadata the kernel cannot read, before training begins.
 
         Parameters
         ----------
         metadata : mapping
             Columns of the cohort.
         names : sequence of str, optional
-            Name of each row, for the message; numbers by default.
+            Name of each row, for messages; row numbers by default.
         nonnegative : bool
-            Refuse metadata with weights below zero too, as y-Aware InfoNCE and conditional
-            uniformity need.
+            Whether to refuse metadata with weights below zero too, because y-Aware InfoNCE and
+            conditional uniformity need weights of at least 0.
 
         Raises
         ------
@@ -100,14 +103,14 @@ class Kernel(nn.Module):
         """
 
     def forward(self, rows: Metadata, cols: Metadata | None = None) -> Tensor:
-        """Return the (n, n) weights of a batch, or the (n, m) block of ``rows`` with ``cols``."""
+        """Return the (n, n) weights of a batch, or the (n, m) weights of ``rows`` with ``cols``."""
         if cols is None:
             cols = rows
         block = self.bind(rows, cols, dtype=self.precision_for(rows))
         return block(_EVERYTHING, _EVERYTHING)
 
     def precision_for(self, metadata: Metadata) -> torch.dtype:
-        """Return the dtype of weights: float64 if any column has that dtype, or else float32."""
+        """Return the dtype of weights: float64 if any column is float64, or else float32."""
         wide = any(
             column in metadata and getattr(metadata[column], "dtype", None) == torch.float64
             for column in self.columns
@@ -131,7 +134,7 @@ class Kernel(nn.Module):
 def column_of(
     metadata: Metadata | None, name: str, *, needed_by: str, words: bool = False
 ) -> Tensor:
-    """Return a column of metadata as a tensor (n,) or (n, p).
+    """Return a column of metadata as a tensor (n,) or (n, p), or refuse a missing column.
 
     Parameters
     ----------
@@ -142,12 +145,12 @@ def column_of(
     needed_by : str
         Name of the loss or kernel, for messages.
     words : bool
-        Turn words of categories into codes.
+        Whether to turn names of categories into integer codes.
 
     Raises
     ------
     DataError
-        If there is no such column, or its values are no numbers of one or two dimensions.
+        If the column is missing, or holds anything but numbers in one or two dimensions.
     """
     if metadata is not None and not hasattr(metadata, "keys"):
         raise DataError(
@@ -171,7 +174,7 @@ def column_of(
 
 
 def _as_tensor(column: Any, name: str, *, words: bool) -> Tensor:
-    """Convert a column to a tensor: numbers unchanged, words to codes, the same in every batch."""
+    """Convert a metadata column to a tensor, names of categories to codes that no batch changes."""
     if isinstance(column, Tensor):
         return column.as_subclass(Tensor)  # of MONAI's MetaTensor, too
     values = np.asarray(column)
@@ -197,14 +200,14 @@ def _as_tensor(column: Any, name: str, *, words: bool) -> Tensor:
 
 
 def _number_of(cell: Any) -> float:
-    """Return the number in a cell; NaN for a missing one."""
+    """Return the number in a cell of a column; NaN for a missing cell."""
     if level_of(cell) is None:
         return math.nan
     return float(cell)
 
 
 def _code_of(cell: object) -> int:
-    """Return the code of a category's name, the same in every batch, and -1 for a missing cell."""
+    """Return the integer code of a category's name, equal in every batch; -1 for a missing cell."""
     level = level_of(cell)
     if level is None:
         return -1
@@ -212,7 +215,7 @@ def _code_of(cell: object) -> int:
 
 
 class _Composite(Kernel):
-    """Base of product and weighted sum, which combine weights and suprema of kernels alike."""
+    """Base class of products and weighted sums, which combine several kernels."""
 
     parts: nn.ModuleList
 
@@ -233,7 +236,7 @@ class _Composite(Kernel):
 
     @abstractmethod
     def combine(self, values: Iterable[Any]) -> Any:
-        """Return the product or the weighted sum of a number or tensor of each kernel."""
+        """Return the product, or the weighted sum, of one number or tensor for each kernel."""
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -264,12 +267,13 @@ class _Composite(Kernel):
 
 
 class Product(_Composite):
-    """Product of kernels, ``a * b``: scans are alike only if alike by every factor.
+    """Product of kernels, ``a * b``: scans are similar only if similar by every factor.
 
     Parameters
     ----------
     *kernels : Kernel
-        Factors, such as kernels on age and on sex; ‖w‖∞ is the product of the factors' suprema.
+        Factors, such as kernels on age and on sex; the largest weight ‖w‖∞ is the product of the
+        factors' largest weights.
 
     Examples
     --------
@@ -294,13 +298,13 @@ class Product(_Composite):
 
 
 class WeightedSum(_Composite):
-    """Weighted sum of kernels, ``2.0 * a + b``: scans are alike if alike by any kernel.
+    """Weighted sum of kernels, ``2.0 * a + b``: scans are similar if similar by any kernel.
 
     Parameters
     ----------
     *terms : Kernel or (float, Kernel)
-        Kernels with their weights above 0, 1 for a kernel alone; ‖w‖∞ is the weighted sum of the
-        kernels' suprema.
+        Kernels, each with a factor above 0; a kernel without a factor has 1. The largest weight
+        ‖w‖∞ is the weighted sum of the kernels' largest weights.
 
     Examples
     --------
@@ -335,7 +339,7 @@ class WeightedSum(_Composite):
 
 
 def _weighted(factor: float, kernel: Kernel) -> Iterator[tuple[float, Kernel]]:
-    """Yield the weighted kernels of a term; a sum within a sum is dissolved."""
+    """Yield the kernels and factors in one term of a weighted sum; a nested sum is expanded."""
     if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
         raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")
     if not isinstance(kernel, WeightedSum):

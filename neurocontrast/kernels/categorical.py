@@ -1,4 +1,4 @@
-"""Kernels on a category: scans are alike if the category is equal (sex), or different (site)."""
+"""Kernels on a category: scans are similar if the category is equal (sex) or different (site)."""
 
 from typing import Annotated
 
@@ -12,12 +12,12 @@ from neurocontrast.settings import Column, checked
 
 
 class _Codes(ColumnKernel):
-    """Kernel on integer codes, by whether two scans have equal codes."""
+    """Base class of kernels on integer codes, whose weights depend on the codes' equality."""
 
     kind: Kind = "categorical"
 
     def observed(self, values: Tensor) -> Tensor:
-        """Tell which rows have codes of at least 0; NaN and negative codes are missing."""
+        """Tell which rows have codes of at least 0; NaN and negative codes count as missing."""
         return (values >= 0).all(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
@@ -41,20 +41,20 @@ class _Codes(ColumnKernel):
         return weights
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
-        """Compute weights from the equality of codes, as a fresh tensor."""
+        """Compute weights from a mask of the pairs with equal codes, as a new tensor."""
         return equal.to(dtype)
 
 
 class Categorical(_Codes):
-    """Categorical kernel, w = 1 for equal categories and 0 for others; ‖w‖∞ = 1.
+    """Categorical kernel: w = 1 for scans of one category, 0 for others; ‖w‖∞ = 1.
 
     Parameters
     ----------
     column : str
-        A categorical metadata column: integer codes (n,), −1 (or NaN) where missing. With (n, p)
-        codes all p must be equal.
+        A categorical metadata column: integer codes (n,), −1 (or NaN) where missing. With codes (n,
+        p), two scans are equal only if all p codes are.
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`.
+        Treatment of missing values, see `ColumnKernel`.
 
     Examples
     --------
@@ -65,11 +65,12 @@ class Categorical(_Codes):
 
 
 class Different(_Codes):
-    """Inverse of `Categorical`, w = 1 for different categories, `within` for equal; ‖w‖∞ = 1.
+    """Inverse of `Categorical`: w = 1 for scans of different categories, `within` for equal ones.
 
     In ``Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")`` the factor lets scans
-    of similar age and equal sex attract across sites, and not within a site. A scan is always alike
-    to itself, w = 1: its second view stays a positive, also if a batch has one site alone.
+    of similar age and equal sex attract across sites, and not within a site. The largest weight
+    ‖w‖∞ is 1. The weight of a scan with itself is always 1, so that the scan's second view stays a
+    positive even if all scans of a batch are of one site.
 
     The kernel is not positive semi-definite with `within` below 1, and so unfit for a conditional
     embedding.
@@ -79,11 +80,11 @@ class Different(_Codes):
     column : str
         A categorical metadata column, see `Categorical`.
     within : float, default 0.0
-        Weight of two scans of one category, 0 to 1. 0: such scans do not attract; 1: the category
-        does not matter.
+        Weight of two scans of one category, from 0 to 1. With 0 two scans of one category do not
+        attract; with 1 the category does not matter.
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`. With ``within=0`` the mean weight is the share of pairs of observed
-        scans that differ.
+        Treatment of missing values, see `ColumnKernel`. With ``within=0`` the mean weight is the
+        share of pairs of observed scans with different categories.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Base of kernels on one metadata column, and the treatment of missing values."""
+"""Base class of kernels on one metadata column, and the treatment of missing values."""
 
 import inspect
 import math
@@ -14,17 +14,18 @@ from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Settings, checked
 
 _STREAMED_SCANS = 1024
-"""Rows and columns of a block of weights that is summed or checked, and dropped."""
+"""Number of rows and columns of a part of the weight matrix that is summed or checked at a time, to
+bound memory."""
 
 
 Missing = Literal["error", "marginal"]
-"""Effect of a missing value on a kernel of its column; see `ColumnKernel`."""
+"""Treatment of missing values in a kernel's column; see `ColumnKernel`."""
 
 
 class FactorSettings(Settings):
-    """Keys that a configuration may give to every kernel on a column.
+    """Keys that a configuration may give to every kernel on a metadata column.
 
-    A kernel's further keys are the parameters of its constructor.
+    Further keys are the parameters of the kernel's constructor.
 
     Examples
     --------
@@ -40,21 +41,21 @@ class FactorSettings(Settings):
 
 
 class ColumnKernel(Kernel):
-    """Base of a kernel on one metadata column.
+    """Base class of kernels on one metadata column, also of kernels that a user writes.
 
-    A kernel of your own is one class: a constructor, whose parameters are the keys in a
-    configuration, and ``weights``. See ``docs/own_kernel.md``.
+    To write a kernel, define a class with a constructor, whose parameters become keys in a
+    configuration, and a method ``weights``. See ``docs/own_kernel.md``.
 
     Parameters
     ----------
     column : str
         The metadata column.
     missing : {"error", "marginal"}, default "error"
-        Treatment of a missing value. ``"error"`` refuses the value. ``"marginal"`` keeps the scan:
-        a pair of scans with a missing value gets the mean weight of this factor over all ordered
-        pairs of different observed scans of the batch. The weight of a scan with itself, if its
-        value is missing, is the mean over observed scans with themselves. Without any observed
-        scan, both weights are 1.
+        Treatment of missing values. ``"error"`` refuses scans with a missing value. ``"marginal"``
+        keeps the scans: a pair in which a value is missing gets the kernel's mean weight over all
+        pairs of different observed scans in the batch. The weight of a scan with itself, if the
+        scan's value is missing, is the mean weight of observed scans with themselves. Without any
+        observed scan, both weights are 1.
 
     Examples
     --------
@@ -88,12 +89,12 @@ class ColumnKernel(Kernel):
         self.columns = {column: self.kind}
 
     def extra_repr(self) -> str:
-        """Return the arguments of the constructor."""
+        """Return the constructor's arguments as text, for PyTorch's display of modules."""
         names = inspect.signature(type(self)).parameters
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
-        """Return the column as (n, p), or refuse metadata without the column."""
+        """Return the kernel's column of metadata as a tensor (n, p); refuse a missing column."""
         column = column_of(
             metadata, self.column, needed_by=type(self).__name__, words=self.kind == "categorical"
         )
@@ -108,23 +109,23 @@ class ColumnKernel(Kernel):
         return column
 
     def observed(self, values: Tensor) -> Tensor:
-        """Tell which rows of (n, p) values are complete."""
+        """Tell which rows of values (n, p) have no missing value, as booleans (n,)."""
         return ~values.isnan().any(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
-        """Tell whether all values are observed, in two operators for the package's `observed`."""
+        """Tell whether no value of the column is missing; a NaN in the sum answers fastest."""
         is_own = type(self).observed is ColumnKernel.observed
         if is_own and not math.isnan(float(values.sum())):  # NaN of any value, and of +∞ − ∞
             return True
         return bool(self.observed(values).all())
 
     def scaled(self, values: Tensor) -> Tensor:
-        """Return features of (n, p) values, once a batch, such as y/σ; by default the values."""
+        """Return values (n, p) rescaled once a batch, such as y/σ; unchanged by default."""
         return values
 
     @abstractmethod
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """Compute weights (n, m) of features (n, p) and (m, p), as a fresh tensor: the formula."""
+        """Compute weights (n, m) from rescaled values (n, p) and (m, p), as a new tensor."""
 
     def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
         is_square = cols is rows
@@ -149,7 +150,7 @@ class ColumnKernel(Kernel):
         return _with_diagonal(_with_mean(exact, seen_a, seen_b, mean), diagonal)
 
     def _block_of(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Block:
-        """Return the function for blocks of the formula's weights of features `a` and `b`."""
+        """Return the function that computes any part of the weights of features `a` and `b`."""
 
         def block(i: slice, j: slice) -> Tensor:
             return self._exact(_rows(a, i), _rows(b, j), dtype)
@@ -157,19 +158,19 @@ class ColumnKernel(Kernel):
         return block
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
-        """Return the weights (n,) of scans with themselves, or None to take the formula's."""
+        """Return weights (n,) of scans with themselves, or None to use `weights` for all pairs."""
         return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-        """Compute weights without gradient and without autocast's half precision."""
+        """Compute weights in full precision, without gradient and without autocast."""
         with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
             return self.weights(a, b, dtype)
 
     def _features(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the features of values, and with `missing="marginal"` the rows that are observed.
+        """Return rescaled values, and the mask of observed rows if `missing="marginal"`.
 
-        A row that is not observed has the features of 0. If missing values are an error, weights on
-        an accelerator become NaN instead.
+        A missing value is treated as 0. With `missing="error"`, a missing value on a CPU raises a
+        DataError; on a GPU, weights become NaN, so that the GPU is not waited for.
         """
         if self.missing == "marginal":
             seen = self.observed(values)
@@ -183,10 +184,11 @@ class ColumnKernel(Kernel):
     def _observed_means(
         self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor | None]:
-        """Return mean weights over pairs of different observed scans, and of scans with themselves.
+        """Return the mean weight of pairs of observed scans, and weights of scans with themselves.
 
-        The second is None if `b` are other scans than `a`. With a single observed scan, the mean is
-        the scan's weight with itself. Memory is O(n): blocks are summed and dropped.
+        The second result is None if `b` are other scans than `a`. With a single observed scan, the
+        mean is the scan's weight with itself. Memory is O(n), because the weight matrix is computed
+        and summed part by part.
         """
         row_means = a.new_zeros(len(a), dtype=dtype)
         diagonal = a.new_zeros(len(a), dtype=dtype)
@@ -226,7 +228,7 @@ class ColumnKernel(Kernel):
             self._check_sign(values, seen, names)
 
     def _check_formula(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Refuse a user's kernel whose weights of a cohort break a promise of its class."""
+        """Refuse a user's kernel whose weights contradict the attributes of its class."""
         kept = seen.nonzero()[:, 0]
         features = self.scaled(values[kept])
         for start in range(0, len(features), _STREAMED_SCANS):
@@ -260,7 +262,7 @@ class ColumnKernel(Kernel):
             ) from error
 
     def _problems_of(self, weights: Tensor, turned: Tensor) -> dict[str, Tensor]:
-        """Mark the pairs whose weights break a promise of the class: problem → pairs (n, m)."""
+        """Mask the pairs (n, m) whose weights contradict an attribute of the class, by problem."""
         rounding = 1e-5 * weights.abs().clamp_min(1)
         return {
             "not finite": ~weights.isfinite(),
@@ -270,7 +272,7 @@ class ColumnKernel(Kernel):
         }
 
     def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Refuse a column on which any weight is below 0, naming the pair with the lowest."""
+        """Refuse a column for which any weight is below 0, naming the pair of lowest weight."""
         kept = seen.nonzero()[:, 0]
         a = self.scaled(values[kept])
         lowest = math.inf
@@ -299,7 +301,7 @@ class ColumnKernel(Kernel):
 
 
 def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Block:
-    """Replace the weights of pairs that are not observed by the mean weight."""
+    """Replace a kernel's weights of pairs in which a value is missing by the mean weight."""
 
     def block(i: slice, j: slice) -> Tensor:
         return torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)
@@ -308,7 +310,7 @@ def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Bl
 
 
 def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
-    """Replace the weights (n,) of scans with themselves, unless None."""
+    """Replace a kernel's weights of scans with themselves by given weights (n,), unless None."""
     if diagonal is None:
         return block
     scans = torch.arange(len(diagonal), device=diagonal.device)
@@ -321,14 +323,14 @@ def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
 
 
 def _rows(features: Tensor, rows: slice) -> Tensor:
-    """Return some rows of features; the features themselves if all rows are asked for."""
+    """Return a slice of a kernel's rescaled values, without copying if all rows are asked for."""
     if not rows.start and (rows.stop is None or rows.stop >= len(features)):
         return features
     return features[rows]
 
 
 def listed(rows: list[int], names: Sequence[str] | None) -> str:
-    """Return the number of rows, and the names of the first 20, for a message."""
+    """Format a number of rows and the names of the first 20, for a message."""
     first = list(map(str, rows[:20]))
     if names is not None:
         first = list(map(names.__getitem__, rows[:20]))

@@ -1,4 +1,4 @@
-"""Conditional embedding operator of CCL-K: weights of samples by the similarity of conditions."""
+"""Conditional embedding operator of CCL-K, which weights samples by the similarity of metadata."""
 
 import math
 
@@ -14,10 +14,11 @@ from neurocontrast.kernels.column import ColumnKernel
 def conditional_operator(
     kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Compute (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast.
+    """Compute the operator (K + λI)⁻¹ K of a batch, (n, n), without gradient or autocast.
 
-    K and the solution are in float64 for any `dtype` of the result: a rounding error of K is
-    multiplied by up to n/λ, so that in float32 no digit of a gradient could be trusted.
+    K is the kernel matrix of the batch's metadata. K and the solution are in float64 for any
+    `dtype` of the result: a rounding error of K is multiplied by up to n/λ, so that in float32 no
+    digit of a gradient could be trusted.
 
     Parameters
     ----------
@@ -26,9 +27,9 @@ def conditional_operator(
     metadata : mapping
         Columns of the batch.
     ridge : float
-        λ > 0.
+        Ridge penalty λ > 0.
     dtype : torch.dtype, optional
-        Of the result; by default the columns', or float32.
+        Data type of the result; by default the columns', or float32.
     """
     device = next(iter(metadata.values())).device.type
     dtype = dtype or kernel.precision_for(metadata)
@@ -49,10 +50,10 @@ def conditional_operator(
 class ConditionalEmbedding(nn.Module):
     """Conditional embedding operator W = (K + λI)⁻¹ K of a kernel on metadata.
 
-    K is the kernel matrix of the batch's conditions. The columns of W weight the samples of the
-    batch to represent "a sample drawn under this condition": [K_XY W]_ii estimates the mean of
-    exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6). W carries no
-    gradient.
+    K is the kernel matrix of the batch's conditions, the metadata values of its samples. The
+    columns of W weight the samples of the batch to represent "a sample drawn under this condition":
+    [K_XY W]_ii estimates the mean of exp(similarity) given the condition of sample i (Tsai et al.
+    2022, eq. 6). W carries no gradient.
 
     A categorical kernel has W in closed form: W_ij is 1 / (class size + λ) within a class and 0
     elsewhere. A kernel with ``missing="marginal"`` may give a matrix that is not positive
@@ -63,9 +64,9 @@ class ConditionalEmbedding(nn.Module):
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
     ridge : float, default 0.1
-        Weight λ > 0, at least the rounding level of K (ten times float64's epsilon times the trace
-        of K). Small: W comes close to the identity for distinct conditions. Large: W is small and
-        smooth.
+        Ridge penalty λ > 0, at least the rounding level of K (ten times float64's epsilon times the
+        trace of K). With a small λ, W comes close to the identity for distinct conditions; with a
+        large λ, W is small and smooth.
 
     Examples
     --------
@@ -90,12 +91,12 @@ class ConditionalEmbedding(nn.Module):
         self.ridge = float(ridge)
 
     def forward(self, metadata: Metadata) -> Tensor:
-        """Compute W, (n, n), for the conditions of a batch."""
+        """Compute the operator W, (n, n), for the metadata of a batch."""
         return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
 
 def check_condition(kernel: Kernel) -> Kernel:
-    """Return a positive semi-definite kernel, and refuse any other with a ConfigError."""
+    """Return a positive semi-definite kernel unchanged; refuse any other with a ConfigError."""
     if kernel.positive_semidefinite:
         return kernel
     names = []
@@ -111,20 +112,20 @@ def check_condition(kernel: Kernel) -> Kernel:
 
 
 def _fills_missing(kernel: Kernel) -> bool:
-    """Tell whether any kernel on a column takes mean weights for missing values."""
+    """Tell whether any factor of a kernel gives mean weights to missing values."""
     missing = [getattr(factor, "missing", "error") for factor in kernel.modules()]
     return set(missing) != {"error"}
 
 
 def _is_partition(kernel: Kernel) -> bool:
-    """Tell whether the kernel is 1 within a class and 0 between classes, for any batch."""
+    """Tell whether a kernel is 1 within each class and 0 between classes, for any batch."""
     if isinstance(kernel, Product):
         return all(map(_is_partition, kernel.kernels))
     return type(kernel) is Categorical and kernel.missing == "error"  # not a derived class
 
 
 def _solve(matrix: Tensor, ridge: float) -> Tensor:
-    """Solve (matrix + ridge I) W = matrix by Cholesky, without a host transfer from a GPU."""
+    """Solve (matrix + ridge I) W = matrix by Cholesky, without waiting for a GPU."""
     identity = torch.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
     rounding = 10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)
     factor, failed = torch.linalg.cholesky_ex(matrix + rounding.clamp_min(ridge) * identity)

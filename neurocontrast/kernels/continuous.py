@@ -26,7 +26,7 @@ _POSITIVE_IN_JSON = {"type": "number", "exclusiveMinimum": 0}
 
 
 def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
-    """Check a bandwidth; turn arrays and tensors into tuples."""
+    """Check a kernel bandwidth σ; turn arrays and tensors into tuples."""
     if hasattr(sigma, "tolist"):
         sigma = sigma.tolist()
     if sigma in ("scott", "silverman"):
@@ -64,16 +64,16 @@ Bandwidth = Annotated[
         }
     ),
 ]
-"""σ > 0, one number or one a dimension, or the rule by which σ is fitted to a cohort."""
+"""Bandwidth σ > 0, as one number, one number a dimension, or a rule that fits σ to a cohort."""
 _Standardise = Annotated[bool, AfterValidator(_without_rule)]
 
 
 class _Bandwidth(ColumnKernel):
-    """Base of kernels of (y − y')/σ."""
+    """Base class of kernels of the scaled difference (y − y')/σ."""
 
     sigma: Tensor
     norm: float
-    """Order of the norm over the dimensions of y."""
+    """Order of the norm that combines the dimensions of y."""
 
     @checked
     def __init__(
@@ -98,7 +98,7 @@ class _Bandwidth(ColumnKernel):
 
         Scott: σ = s·n^(−1/(p+4)); Silverman: σ = s·(n(p+2)/4)^(−1/(p+4)), with s the standard
         deviation of a dimension (denominator n − 1), n the number of observed scans and p the
-        number of dimensions. Nothing is done for a σ that is a number.
+        number of dimensions. A σ given as a number stays unchanged.
         """
         if not (self.standardise or self.rule):
             return self
@@ -161,7 +161,7 @@ class _Bandwidth(ColumnKernel):
 
 
 def _differences(rows: Tensor, cols: Tensor, *, norm: float) -> Tensor:
-    """Return differences (n, m) of numbers (n, 1) and (m, 1), or distances of vectors."""
+    """Return differences (n, m) of numbers (n, 1) and (m, 1), or distances between vectors."""
     if rows.shape[1] == 1:
         return torch.sub(rows, cols.T)
     return torch.cdist(rows, cols, norm, _EXACT)
@@ -175,17 +175,18 @@ class Gaussian(_Bandwidth):
     column : str
         A continuous metadata column, (n,) or (n, p).
     sigma : float, sequence of float, "scott" or "silverman"
-        Standard deviation in the unit of the column (years for an age), never a variance; one, or
-        one a dimension. A rule is fitted on the training cohort by ``fit``. Scans within about σ of
-        each other attract; σ → 0 leaves only the two views of one scan, a large σ makes all scans
-        alike.
+        Bandwidth σ, a standard deviation in the unit of the column (years for age), as one number
+        or one a dimension. A rule is fitted on the training cohort by ``fit``. Scans within about σ
+        of each other attract; with σ → 0 only the two views of one scan do, and with a large σ all
+        scans do.
     standardise : bool, default False
-        Measure each dimension in its standard deviation over the cohort of ``fit``, times √p for p
-        dimensions, so that ``sigma`` has no unit and does not depend on p: w = exp(−d²/2σ²), with
-        d² the mean squared difference of the standardised values. Two people drawn at random have
-        d² = 2 on average. For a vector of regional volumes, as in AnatCL (Barbano et al. 2024).
+        Whether to divide each dimension by its standard deviation over the training cohort and by
+        √p for p dimensions. ``sigma`` then has no unit and does not depend on p: w = exp(−d²/2σ²),
+        with d² the mean squared difference of the standardised values, which is 2 on average for
+        two people drawn at random. Use with a vector of regional volumes, as in AnatCL (Barbano et
+        al. 2024).
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`.
+        Treatment of missing values, see `ColumnKernel`.
 
     Examples
     --------
@@ -205,8 +206,8 @@ class Gaussian(_Bandwidth):
 class Laplacian(_Bandwidth):
     """Laplacian kernel, w = exp(−‖(y − y')/σ‖₁), or of the Euclidean norm; ‖w‖∞ = 1.
 
-    The kernel is sharper at 0 than `Gaussian` and has heavier tails: nearest scans count most,
-    distant scans still a little.
+    Compared with `Gaussian`, the kernel is sharper at 0 and has heavier tails: the nearest scans
+    count most, distant scans still a little.
 
     Parameters
     ----------
@@ -217,9 +218,9 @@ class Laplacian(_Bandwidth):
     standardise : bool, default False
         As for `Gaussian`, with the mean absolute difference of the standardised values.
     norm : {1, 2}, default 1
-        Order of the norm; the released code of CCL-K has 2.
+        Order of the norm over the dimensions; the released code of CCL-K uses 2.
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`.
+        Treatment of missing values, see `ColumnKernel`.
 
     Examples
     --------
@@ -254,7 +255,7 @@ class Cosine(ColumnKernel):
     column : str
         A continuous metadata column (n, p); with p = 1 the weight is the product of the signs.
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`.
+        Treatment of missing values, see `ColumnKernel`.
 
     Examples
     --------
@@ -280,11 +281,11 @@ class Linear(ColumnKernel):
     column : str
         A continuous metadata column, (n,) or (n, p).
     twin : {"formula", "supremum"}, default "formula"
-        Weight of the two views of a scan. ``"formula"``: w(y, y), below ‖w‖∞ for all scans but the
-        one with the longest y, so that conditional uniformity repels their views.
-        ``"supremum"``: ‖w‖∞, the largest weight of the batch.
+        Weight between the two views of one scan. ``"formula"`` gives w(y, y), which is below ‖w‖∞
+        for all scans but the one with the longest y, so that conditional uniformity repels the
+        views of these scans. ``"supremum"`` gives ‖w‖∞, the largest weight of the batch.
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`.
+        Treatment of missing values, see `ColumnKernel`.
 
     Examples
     --------
@@ -334,13 +335,13 @@ class Polynomial(Linear):
     column : str
         A continuous metadata column, (n,) or (n, p).
     twin : {"formula", "supremum"}, default "formula"
-        See `Linear`.
+        Weight between the two views of one scan, see `Linear`.
     degree : int, default 3
-        At least 1; an even degree never goes below zero.
+        Exponent, at least 1; with an even degree weights are never below 0.
     gamma, coef0 : float
-        Scale γ > 0 and constant coef0 ≥ 0.
+        Scale γ > 0 of the inner product, and added constant coef0 ≥ 0; both 1 by default.
     missing : {"error", "marginal"}, default "error"
-        See `ColumnKernel`.
+        Treatment of missing values, see `ColumnKernel`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Read kernels from a configuration: factors of a product, each with the ``type`` of its kernel."""
+"""Read kernels from a configuration, as a product of factors, each a kernel on one column."""
 
 import sys
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ KERNELS: dict[str, type[ColumnKernel]] = {
 
 
 def kernel_class(name: str) -> type[ColumnKernel] | None:
-    """Find the class of a factor: one of `KERNELS`, or ``module:Class``; None if unknown.
+    """Find the class of a kernel by name, one of `KERNELS` or ``module:Class``; None if unknown.
 
-    A user's module must have been imported by the program: a configuration imports none.
+    A user's module must be imported already, because reading a configuration imports no modules.
     """
     if name in KERNELS:
         return KERNELS[name]
@@ -50,7 +50,7 @@ def kernel_class(name: str) -> type[ColumnKernel] | None:
 
 
 def factor_model(name: str) -> type[FactorSettings] | None:
-    """Derive the settings of a factor from its kernel's constructor; None for an unknown name."""
+    """Derive a kernel's configuration settings from its constructor; None for an unknown name."""
     kernel = kernel_class(name)
     if kernel is None:
         return None
@@ -62,7 +62,7 @@ def _factor(section: Any, info: ValidationInfo) -> Any:
 
 
 def _models_of_types() -> dict[str, type[FactorSettings]]:
-    """Return the settings of each type of factor."""
+    """Return the configuration settings of each kernel by the kernel's name."""
     models = {}
     for name, kernel in KERNELS.items():
         models[name] = settings_model(kernel, FactorSettings, key="type", name=name)
@@ -96,7 +96,7 @@ def _factors_or_kernel(
 
 
 class _FactorsOrKernel:
-    """Annotate a kernel, which a configuration describes by the factors of a product."""
+    """Pydantic annotation of a kernel: a `Kernel`, or a list of factors to multiply."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -107,18 +107,18 @@ class _FactorsOrKernel:
 
 
 KernelLike = Annotated[Kernel | Sequence[FactorSettings], _FactorsOrKernel()]
-"""A `Kernel`; in a configuration, the factors of a product, of which there may be one."""
+"""A `Kernel`, or in a configuration a list of one or more factors to multiply."""
 
 
 def build_kernel(kernel: KernelLike) -> Kernel:
-    """Build the product of factors; a kernel is returned unchanged."""
+    """Build the product of a configuration's factors; a kernel is returned unchanged."""
     if isinstance(kernel, Kernel):
         return kernel
     return reduce(mul, map(_build_factor, kernel))
 
 
 def _build_factor(settings: FactorSettings) -> Kernel:
-    """Build the kernel of one factor, whose ``type`` was checked with the configuration."""
+    """Build the kernel of one factor of a configuration, whose ``type`` was checked before."""
     kernel = kernel_class(settings.type)
     if kernel is None:
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Contrastive losses: ``loss(z1, z2, metadata)`` of two views of a batch, a scalar.
 
-Losses are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the loss,
-``loss.columns`` the metadata that the loss reads. ``docs/losses.md`` compares attraction, repulsion
-and cost of all losses. A loss is imported when first used.
+Losses are PyTorch modules; ``loss.terms(…)`` returns the named parts that sum to the loss,
+``loss.columns`` the metadata columns that the loss reads. ``docs/losses.md`` compares attraction,
+repulsion and cost of all losses. Each loss is imported on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -26,17 +26,18 @@ class AlignmentUniformity(Objective):
     """Alignment and uniformity on the hypersphere, without metadata.
 
     E‖z1 − z2‖^α + λ · (U(z1) + U(z2))/2, U(z) = log E_{i<j} exp(−t‖z_i − z_j‖²) (Wang and Isola
-    2020). Choose it to weigh the two forces freely; near `NTXent` with τ = 1/(2t).
+    2020). Choose the loss to weigh attraction and repulsion freely; with τ = 1/(2t), `NTXent` is
+    similar.
 
     Parameters
     ----------
     alpha : float, default 2.0
-        Exponent α > 0: the power of the distance of the two views; larger cares more for the worst
-        pairs.
+        Exponent α > 0 of the distance between the two views; with a larger α, distant pairs count
+        more.
     t : float, default 2.0
-        Scale t > 0: sharpness of the repulsion; larger pushes only the nearest.
+        Scale t > 0 of the repulsion; with a larger t, only the nearest scans repel.
     uniformity_weight : float, default 1.0
-        Weight λ ≥ 0.
+        Weight λ ≥ 0 of the uniformity.
 
     Examples
     --------
@@ -64,7 +65,7 @@ class AlignmentUniformity(Objective):
 
     @property
     def scale(self) -> float:
-        """Factor 2t of inner products."""
+        """Factor 2t of inner products, which takes the place of 1/τ."""
         # −t‖z_i − z_j‖² = 2t <z_i, z_j> − 2t.
         return 2 * self.t
 
@@ -87,15 +88,17 @@ class AlignmentUniformity(Objective):
 
 
 class GlobalUniformity(Objective):
-    """Global uniformity: push all scans apart, for any metadata.
+    """Global uniformity: push all scans apart, independent of metadata.
 
-    mean_i log (1/M) Σ_{j≠i} exp s_ij (Dufumier et al. 2021, eq. 2, right term). The loss has no
-    positives: use it with an alignment.
+    mean_i log (1/M) Σ_{j≠i} exp s_ij over the M other embeddings j of the batch (Dufumier et al.
+    2021, eq. 2, right term). The loss has no positives: add a loss that aligns scans, such as
+    `ConditionalAlignment`.
 
     Parameters
     ----------
     temperature : float, default 0.1
-        Temperature τ. Small: only the nearest are pushed. Large: all alike.
+        Temperature τ. With a small τ only the nearest scans repel, with a large τ all scans repel
+        equally.
 
     Examples
     --------
@@ -118,11 +121,11 @@ class GlobalUniformity(Objective):
 
 
 class ConditionalAlignment(Objective):
-    """Conditional alignment: pull scans together as far as their metadata are alike.
+    """Conditional alignment: pull scans together in proportion to the similarity of metadata.
 
-    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term). An anchor
-    without any weight counts 0; with one view it is left out of the mean. Alone, the loss collapses
-    the representation: use it with a uniformity.
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term). An anchor whose
+    weights are all 0 counts as 0; with one view the anchor is left out of the mean. Alone, the loss
+    collapses the representation: add a uniformity, such as `GlobalUniformity`.
 
     Parameters
     ----------
@@ -159,7 +162,7 @@ class ConditionalAlignment(Objective):
 
 
 class ConditionalUniformity(Objective):
-    """Conditional uniformity: push scans apart as far as their metadata differ.
+    """Conditional uniformity: push scans apart in proportion to the difference of metadata.
 
     log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ], Ẑ_i = (1/M) Σ_{j≠i} w_ij
     (Dufumier et al. 2021, the estimator below eq. 4). The logarithm is outside both sums, so that
@@ -169,17 +172,19 @@ class ConditionalUniformity(Objective):
     With ``negatives``, a second kernel v, d_ij = (‖w‖∞ − w_ij) v_ij takes the place of ‖w‖∞ − w_ij:
     log [ 1/n_a Σ_i Σ_{j≠i} ( d_ij / Σ_{k≠i} d_ik ) exp s_ij ] over the n_a anchors with Σ_k d_ik >
     0. With v the `Categorical` kernel on the site, scans of different age are pushed apart within a
-    site only: differences of age are learnt from brains of one scanner, and nothing is gained by
-    telling sites apart.
+    site only: differences of age are learnt from brains of one scanner, and the loss does not fall
+    when sites are told apart.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel w ≥ 0 between scans.
     temperature : float, default 0.1
-        Temperature τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
+        Temperature τ. With a small τ only the nearest dissimilar pairs repel, with a large τ all
+        dissimilar pairs repel equally.
     negatives : Kernel, optional
-        Kernel v ≥ 0 between scans, the weight with which different scans are pushed apart. None: 1.
+        Kernel v ≥ 0 between scans, a further weight of the repulsion between two scans; 1 by
+        default.
 
     Examples
     --------
@@ -210,12 +215,12 @@ class ConditionalUniformity(Objective):
         return {"uniformity": _uniformity(pool, *pool.each_anchor(self.repulsion))}
 
     def repulsion(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Compute log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, d as in `differences`."""
+        """Compute log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, with d from `differences`."""
         d = self.differences(pairs)
         return pairs.log_sum_exp(d), pairs.mass(d)
 
     def differences(self, pairs: Pairs) -> Tensor:
-        """Compute d = (‖w‖∞ − w) v between samples, (n_i, n)."""
+        """Compute the repulsion weights d = (‖w‖∞ − w) v between samples, (n_i, n)."""
         d = pairs.unlikeness(self.kernel)
         if self.negatives is not None:
             d = d * pairs.weights(self.negatives)
@@ -223,10 +228,11 @@ class ConditionalUniformity(Objective):
 
 
 def _uniformity(pool: Pool, sums: Tensor, mass: Tensor) -> Tensor:
-    """Compute log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors with Σ_k d_ik > 0.
+    """Compute log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors i with Σ_k d_ik > 0.
 
-    The value is 0 if there are no such anchors. With v = 1, d_ij / Σ_k d_ik is the formula's (‖w‖∞
-    − w_ij) / (M (‖w‖∞ − Ẑ_i)).
+    The value is 0 if there are no such anchors. Here d_ij are the repulsion weights; without a
+    second kernel, d_ij / Σ_k d_ik is (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) in the formula of
+    `ConditionalUniformity`.
     """
     return pool.log_mean_exp(sums - mass.clamp_min(torch.finfo(mass.dtype).tiny).log(), mass)
 
@@ -236,12 +242,12 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
 
     −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ −
     Ẑ_i) ) exp s_ij ] (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE`, the loss never pushes
-    scans of equal metadata apart. Choose it when metadata should organise the representation and a
-    batch has many similar scans.
+    scans of equal metadata apart. Choose the loss when metadata should organise the representation
+    and a batch has many similar scans.
 
-    With a factor `Different` on the site in ``kernel``, all pairs of one site repel in full, also
-    pairs of similar age. To attract by one kernel and repel by another, add `ConditionalAlignment`
-    and `ConditionalUniformity` in a `SumOfObjectives`.
+    If ``kernel`` has the factor `Different` on the site, all pairs of one site repel with full
+    weight, even pairs of similar age. To attract by one kernel and repel by another, add
+    `ConditionalAlignment` and `ConditionalUniformity` in a `SumOfObjectives`.
 
     Parameters
     ----------
@@ -250,10 +256,11 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     temperature : float, default 0.1
         Temperature τ of both parts.
     uniformity_weight : float, default 1.0
-        Weight λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
+        Weight λ ≥ 0 of the uniformity. With a larger λ embeddings spread out more; with too small a
+        λ embeddings collapse.
     negatives : Kernel, optional
-        Kernel v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`.
-        None: all repel.
+        Kernel v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`. By
+        default all dissimilar scans repel.
 
     Examples
     --------

@@ -1,4 +1,8 @@
-"""Conditional contrastive learning with kernels: weakly supervised, fair, with hard negatives."""
+"""Losses of conditional contrastive learning with kernels (CCL-K) on metadata.
+
+Weakly supervised CCL-K learns metadata, fair CCL-K forgets metadata, and CCL-K with hard negatives
+contrasts similar scans.
+"""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +24,7 @@ from neurocontrast.settings import Positive, checked
 
 
 def _refuse_different(factors: Any) -> Any:
-    """Refuse factors whose product need not be positive semi-definite; the loss checks kernels."""
+    """Refuse a kernel of the configuration that need not be positive semi-definite."""
     if isinstance(factors, Kernel):
         return factors
     for factor in factors:
@@ -36,11 +40,12 @@ def _refuse_different(factors: Any) -> Any:
 
 _Condition = Annotated[KernelLike, AfterValidator(_refuse_different)]
 _SMALLEST_WEIGHT = 1e-6
-"""Smallest entry of W that is not set to 0 without the own pair, as in the released code."""
+"""Smallest entry of W that is kept with ``own=False``; smaller ones become 0, as in the released
+code."""
 
 
 class _CCLK(Objective):
-    """Base of the losses of CCL-K, which compute log M_i of each anchor in blocks of anchors."""
+    """Base class of CCL-K losses, which compute the conditional similarity M_i of each anchor."""
 
     citation = (
         "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022."
@@ -78,7 +83,7 @@ class _CCLK(Objective):
         }
 
     def pull_and_push(self, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
-        """Return log a and log b of the loss −log(a / (a + b)), both divided by K_ii.
+        """Return log a and log b of an anchor's loss −log(a / (a + b)), both divided by K_ii.
 
         Parameters
         ----------
@@ -92,24 +97,25 @@ class _CCLK(Objective):
         raise NotImplementedError
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
-        """Return the kernel on the condition of a view's anchors, and the kernel's columns."""
+        """Return the kernel on the metadata of a view's anchors, and the metadata columns."""
         assert self.kernel is not None
         return self.kernel, pool.metadata
 
     def _anchors(self, pool: Pool) -> Sequence[Tensor]:
-        """Return log a and log b over K_ii, log K_ii, and 1 where M_i was clamped, of the views."""
+        """Return log(a / K_ii), log(b / K_ii), log K_ii, and 1 for a clamped M_i, of each view."""
         first = self._of_view(pool, 0)
         if not self.symmetric:
             return first
         return list(map(torch.cat, zip(first, self._of_view(pool, 1), strict=True)))
 
     def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compare the anchors of a view with the candidates of the other view.
+        """Compare the anchors of one view with the candidates of the other view.
 
         M_i has terms of both signs, which are scaled by the largest of |W_ji K_ij|, not of K_ij: a
         condition whose samples are all far from the anchor does not vanish at a small temperature.
-        Similarities are relative to the own pair's, whose difference of 0 has no gradient: if the
-        own pair is nearly all of M_i, the small rest of the gradient keeps its digits.
+        Similarities are relative to the similarity of both views of one scan, whose difference of 0
+        has no gradient: if this pair is nearly all of M_i, the small rest of the gradient is not
+        lost in rounding.
         """
         kernel, columns = self.condition(pool, view)
         operator = conditional_operator(kernel, columns, ridge=self.ridge, dtype=pool.anchors.dtype)
@@ -137,16 +143,18 @@ class _CCLK(Objective):
 
 
 class WeaklySupervisedCCLK(_CCLK):
-    """Weakly supervised CCL-K: scans attract by the conditional embedding of their metadata.
+    """Weakly supervised CCL-K: scans of similar metadata attract, weighted by a kernel regression.
 
-    With K_ij = exp(<z1_i, z2_j>/τ), W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii,
-    L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq. 7).
+    With K_ij = exp(<z1_i, z2_j>/τ), K_Z the kernel matrix of the metadata, W = (K_Z + λI)⁻¹ K_Z and
+    M_i = [K W]_ii, the loss is L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq.
+    7).
 
-    M_i estimates the similarity to a sample drawn under the condition of i, so that the loss works
-    where no two samples share a condition. Choose the loss over `YAwareInfoNCE` when the condition
-    is noisy or of many dimensions. W can be negative, and M_i can fall to 0 or below: M_i is then
-    clamped at the dtype's tiny, and the anchor is repelled, but not attracted. If that is frequent
-    (`clamped` in the metrics of training), give a larger ridge or bandwidth, or ``own=False``.
+    M_i estimates the similarity of scan i to a random scan with the same condition, the value of
+    the metadata, so that the loss works even if no two scans share a condition. Choose the loss
+    over `YAwareInfoNCE` when the condition is noisy or of many dimensions. W can be negative, and
+    M_i can fall to 0 or below: M_i is then replaced by the smallest positive number of the dtype
+    ("clamped"), and the scan is repelled, but not attracted. If clamping is frequent (`clamped` in
+    the metrics of training), give a larger ridge or bandwidth, or ``own=False``.
 
     Parameters
     ----------
@@ -154,16 +162,16 @@ class WeaklySupervisedCCLK(_CCLK):
         Kernel on the metadata to learn. With a narrow kernel every sample is a condition of its
         own, as in `InfoNCE`.
     temperature : float, default 0.1
-        Temperature τ > 0. Small values look at the nearest candidates only.
+        Temperature τ > 0. With a small τ only the nearest candidates count.
     ridge : float, default 0.01
-        Weight λ > 0. Small: sharp, at the price of clamped anchors. Large: M_i averages over many
-        samples.
+        Ridge penalty λ > 0. With a small λ the weights W are sharp, but more anchors are clamped;
+        with a large λ, M_i averages over many samples.
     symmetric : bool, default False
-        Average both directions (view 1 against view 2, and back).
+        Whether to average both directions: view 1 against view 2, and view 2 against view 1.
     own : bool, default True
-        Whether the own pair is in M_i, as in the equations. With a narrow kernel, the own pair is
-        nearly all of M_i, and other pairs hardly train. False: W_ii and entries below 1e-6 are 0,
-        as in the released code.
+        Whether M_i contains the pair of both views of scan i, as in the equations. With a narrow
+        kernel, this pair is nearly all of M_i, and other pairs hardly train. With False, W_ii and
+        entries of W below 1e-6 become 0, as in the released code.
 
     Examples
     --------
@@ -188,21 +196,23 @@ class WeaklySupervisedCCLK(_CCLK):
 class FairCCLK(_CCLK):
     """Fair CCL-K: scans are contrasted with scans of the same condition, to forget the condition.
 
-    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, L = −mean_i log( K_ii / (K_ii + (n−1) M_i) )
-    (Tsai et al. 2022, eq. 8).
+    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, the loss is L = −mean_i log( K_ii / (K_ii +
+    (n−1) M_i) ) (Tsai et al. 2022, eq. 8). A condition is the value of the metadata, such as a
+    site.
 
-    Traces of the site do not help to tell a scan from others of the same site, so that nothing is
-    gained by encoding the site. Choose the loss, often in a sum of objectives, when a variable must
-    not leak into the embedding; for categories with many scans in a batch `FairInfoNCE` is simpler.
+    If the condition is the site, traces of the site do not help to tell a scan from others of the
+    same site, so that the network gains nothing by encoding the site. Choose the loss, often in a
+    `SumOfObjectives`, when a variable must not leak into the embedding; for categories with many
+    scans in a batch `FairInfoNCE` is simpler.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel on the metadata to forget.
     ridge : float, default 0.01
-        Weight λ > 0. Large values make M_i, and so the repulsion, smaller.
+        Ridge penalty λ > 0. With a large λ, M_i and so the repulsion are smaller.
     temperature, symmetric, own
-        See `WeaklySupervisedCCLK`.
+        Parameters as in `WeaklySupervisedCCLK`.
 
     Examples
     --------
@@ -231,9 +241,9 @@ class HardNegativeCCLK(FairCCLK):
     """CCL-K with hard negatives: the condition of an anchor is its embedding, without gradient.
 
     The loss is `FairCCLK` with Z the unit embeddings of the anchors' view (Tsai et al. 2022, eq.
-    9): each scan is contrasted with the scans that its embedding resembles most. No metadata are
-    read; with ``on="features"`` a column "features", (n, 2p), which training fills with the
-    encoder's features of both views.
+    9): each scan is contrasted with the scans that its embedding resembles most. The loss reads no
+    metadata. With ``on="features"`` the loss reads a column "features", (n, 2p), which training
+    fills with the encoder's features of both views.
 
     Parameters
     ----------
@@ -242,12 +252,13 @@ class HardNegativeCCLK(FairCCLK):
         ``Cosine("embedding")`` or ``Gaussian("embedding", sigma=0.5)``. With a narrow kernel only
         the hardest negatives count.
     on : {"embedding", "features"}, default "embedding"
-        Values of the column: unit embeddings, or features before the head, of any norm, as in the
-        authors' experiments. A bandwidth for features makes W uniform on unit embeddings.
+        Values on which the kernel compares scans: unit embeddings, or the encoder's features before
+        the projection head, of any norm, as in the authors' experiments. A bandwidth chosen for
+        features is so wide for unit embeddings that W becomes uniform.
     ridge : float, default 0.01
-        Weight λ > 0. Large values make the repulsion smaller.
+        Ridge penalty λ > 0. With a large λ the repulsion is smaller.
     temperature, symmetric, own
-        See `WeaklySupervisedCCLK`.
+        Parameters as in `WeaklySupervisedCCLK`.
 
     Examples
     --------

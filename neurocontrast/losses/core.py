@@ -1,12 +1,14 @@
-"""Pool of the embeddings of a batch, to whose anchors the formula of a loss is applied by blocks.
+"""Embeddings of a batch ("pool"), whose loss is computed in blocks of anchor embeddings.
 
-A loss writes the formula for a block of anchors (`neurocontrast.losses.pairs.Pairs`), and
-`Pool.each_anchor` applies the formula to all anchors. Letters of shapes, here and in every loss::
+An anchor is an embedding that a loss compares with all others, its candidates. A loss defines its
+formula for a block of anchors (`neurocontrast.losses.pairs.Pairs`), and `Pool.each_anchor` applies
+the formula to all anchors. Letters of shapes, here and in every loss::
 
     V  views of a batch              n    samples of all processes
     d  dimensions of an embedding    n_i  samples of one block of anchors
 
-Embeddings have unit norm unless a loss takes raw inner products. s_ij = <z_i, z_j> / τ.
+Embeddings have unit norm unless a loss takes raw inner products. The similarity of embeddings i and
+j is s_ij = <z_i, z_j> / τ.
 """
 
 from __future__ import annotations
@@ -34,48 +36,51 @@ from neurocontrast.losses.reductions import (
 from neurocontrast.parallel.collectives import Processes, gather_samples
 
 Reduction = Literal["mean", "sum", "none"]
-"""Mean of the anchors' values, their sum, or the values, (V, n)."""
+"""Way to combine the values of anchors: mean, sum, or "none" for the values themselves, (V, n)."""
 
 AT_ONCE = 2**21
-"""Largest number of similarities in a block; larger pools are cut, so that memory grows with n."""
+"""Largest number of similarities that is computed at once; a larger batch is divided into blocks of
+anchors, so that memory grows with n instead of n²."""
 
 ON_GPU = 16
-"""Factor of the size of blocks on a GPU, where starting an operation can take most of the time."""
+"""Factor by which blocks are larger on a GPU, where launching operations can take most of the
+time."""
 
 FEWEST = 8
-"""Smallest number of samples whose views are the anchors of a block."""
+"""Smallest number of samples in a block of anchors."""
 
 
 Formula = Callable[..., tuple[Tensor, ...]]
-"""Function of pairs that returns numbers of each anchor of a block, (…, n_i)."""
+"""Function of the pairs of a block of anchors, which returns numbers for each anchor, (…, n_i)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Embeddings (V, n, d) of all processes as anchors and as candidates, with their metadata."""
+    """Embeddings (V, n, d) and metadata of a batch, of all processes, with the temperature."""
 
     anchors: Tensor
     candidates: Tensor
-    """Mostly the anchors' tensor; with `by_view`, each view is compared with one view alone."""
+    """Embeddings with which anchors are compared, mostly the anchors themselves; if `by_view` is
+    True, each view of the anchors is compared with one view of the candidates."""
     metadata: Metadata
-    """Columns of the n samples."""
+    """Metadata columns of the n samples."""
     scale: float | Tensor = 1.0
-    """1/τ, a tensor without gradient where τ learns."""
+    """Factor 1/τ of inner products; a tensor without gradient if the temperature is learned."""
     processes: Processes = field(default_factory=Processes)
-    """Processes that hold the same pool, and share its blocks."""
+    """Processes that hold the same embeddings, and divide blocks of anchors among themselves."""
     sample_weights: Tensor | None = None
     """Weight of each sample in means over anchors, (n,); None for equal weights."""
     reduction: Reduction = "mean"
-    """Mean, sum or values, as `mean` returns them."""
+    """Way to combine the values of anchors, see `mean`."""
     figures: dict[str, Tensor] = field(default_factory=dict)
-    """Further figures of a loss for the metrics of training, written by its `parts`."""
+    """Further quantities of a loss that training records, added by the loss's `parts`."""
     by_view: bool = False
-    """Whether each view of the anchors is compared with the candidates of one view alone."""
+    """Whether each view of the anchors is compared with one view of the candidates alone."""
     _bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
     def n_views(self) -> int:
-        """Number of views of a sample among the candidates of an anchor."""
+        """Number of views of each sample with which an anchor is compared."""
         if self.by_view:
             return 1
         return len(self.anchors)
@@ -87,23 +92,23 @@ class Pool:
 
     @property
     def n_candidates(self) -> int:
-        """M = V n − 1, the number of all embeddings but the anchor."""
+        """Number M = V n − 1 of embeddings with which an anchor is compared."""
         return self.n_views * self.n_samples - 1
 
     @property
     def is_across(self) -> bool:
-        """Whether anchors of one view are compared with candidates of another."""
+        """Whether anchors of one view are compared with candidates of another view."""
         return self.anchors is not self.candidates
 
     @property
     def other_candidates(self) -> Tensor | None:
-        """Candidates; None if anchors and candidates are one tensor."""
+        """Candidates, or None if candidates are the anchors."""
         if self.is_across:
             return self.candidates
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return the pool of pairs of views: anchors of the first, candidates of the second."""
+        """Return the `Pool` that compares anchors of given views with candidates of others."""
         firsts, seconds = zip(*pairs, strict=True)
         anchors = self._views(firsts)
         candidates = anchors
@@ -112,7 +117,7 @@ class Pool:
         return replace(self, anchors=anchors, candidates=candidates, by_view=True)
 
     def _views(self, numbers: tuple[int, ...]) -> Tensor:
-        """Return some views of the anchors, (n_numbers, n, d); all views in order are no copy."""
+        """Select views of the anchors, (n_numbers, n, d); all views in order are not copied."""
         everything = tuple(range(len(self.anchors)))
         if numbers == everything:
             return self.anchors
@@ -121,7 +126,10 @@ class Pool:
         return torch.stack([self.anchors[number] for number in numbers])
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return the function for blocks of a kernel's weights w ≥ 0 between the samples."""
+        """Return the function that computes parts of a kernel's weights between the samples.
+
+        Weights below 0 are refused.
+        """
         if kernel not in self._bound:
             block = kernel.bind(self.metadata, self.metadata, dtype=self.anchors.dtype)
             if not kernel.nonnegative:
@@ -130,24 +138,24 @@ class Pool:
         return self._bound[kernel]
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
-        """Return ‖w‖∞ > 0 of a kernel, over all metadata or over the batch."""
+        """Return the largest weight ‖w‖∞ > 0 of a kernel, over all metadata or over the batch."""
         supremum = kernel.supremum_over(self.metadata, dtype=self.anchors.dtype)
         if isinstance(supremum, Tensor):
             return supremum.clamp_min(torch.finfo(supremum.dtype).tiny)
         return supremum
 
     def each_anchor(self, formula: Formula, *learned: Tensor) -> tuple[Tensor, ...]:
-        """Apply a formula to blocks of anchors, and join the results.
+        """Apply a loss's formula to all anchors, block by block, so that memory grows only with n.
 
-        A block is computed, reduced and dropped, and computed again for the gradient. If there are
-        several blocks, processes divide them among themselves.
+        The similarities of a block are computed, reduced and dropped, and computed again for the
+        gradient. If there are several blocks, processes divide the blocks among themselves.
 
         Parameters
         ----------
         formula : callable
-            Takes `Pairs` of a block, and the learned tensors.
+            Function of the `Pairs` of a block and of the learned tensors.
         *learned : tensor
-            Further tensors by which the formula is differentiated.
+            Further tensors for which gradients are needed, such as a learned temperature.
 
         Returns
         -------
@@ -183,7 +191,7 @@ class Pool:
         return tuple(of_all)
 
     def _pairs(self, anchors: Tensor, candidates: Tensor | None, i: slice) -> Pairs:
-        """Return the pairs of the anchors of some samples; None are the anchors as candidates."""
+        """Compute the pairs of a block of anchors with all candidates, or all anchors for None."""
         if candidates is None:
             candidates = anchors
         return Pairs(compare(anchors[:, i], candidates, self.scale, by_view=self.by_view), i, self)
@@ -191,7 +199,7 @@ class Pool:
     def add_gradient(
         self, of_pairs: Tensor, i: slice, of_anchors: Tensor, of_candidates: Tensor | None
     ) -> None:
-        """Add the gradient of a block's similarities to the gradients of anchors and candidates."""
+        """Add the gradient of a block's similarities to the gradients of the embeddings."""
         if of_candidates is None:
             of_candidates = of_anchors
         if self.by_view:
@@ -207,10 +215,10 @@ class Pool:
         of_candidates.view_as(columns).addmm_(of_pairs.T, rows.flatten(0, 1) * self.scale)
 
     def mean(self, values: Tensor, mass: Tensor | None = None) -> Tensor:
-        """Reduce the values (V, n) of anchors to their mean or sum, as `reduction` says.
+        """Reduce the values (V, n) of all anchors to the mean or sum, as `reduction` says.
 
-        With one view an anchor can lack a positive: the mean is then over the anchors whose `mass`
-        of positives, (V, n), is above 0, and is 0 if there are none.
+        With one view an anchor can lack a positive. The mean is then over anchors whose `mass`, the
+        sum (V, n) of the weights of positives, is above 0; without any such anchor, the mean is 0.
         """
         is_masked = mass is not None and self.n_views == 1
         if self.sample_weights is None and not is_masked and self.reduction == "mean":
@@ -232,7 +240,11 @@ class Pool:
         return total / torch.where(mass_of_all > 0, mass_of_all, 1)
 
     def log_mean_exp(self, logarithms: Tensor, mass: Tensor | None = None) -> Tensor:
-        """Compute log mean_i exp of (V, n) over the anchors of a `mass` above 0; 0 if none is."""
+        """Compute log mean_i exp x_i of logarithms x (V, n), over anchors with positive weights.
+
+        `mass` is the sum of each anchor's weights, (V, n). If no anchor has a mass above 0, the
+        result is 0.
+        """
         if self.sample_weights is not None:
             return self._weighed_log_mean_exp(logarithms, mass, self.sample_weights)
         total = cast(Tensor, LogSumExpOfAll.apply(logarithms))
@@ -244,7 +256,7 @@ class Pool:
     def _weighed_log_mean_exp(
         self, logarithms: Tensor, mass: Tensor | None, sample_weights: Tensor
     ) -> Tensor:
-        """Compute `log_mean_exp` with weights of the samples."""
+        """Compute `log_mean_exp` as a mean weighted by `sample_weights`."""
         present = torch.ones_like(logarithms)
         if mass is not None:
             present = (~(mass <= 0)).to(logarithms)  # NaN stays
@@ -257,7 +269,7 @@ class Pool:
 
 
 class _InBlocks(torch.autograd.Function):
-    """Formula of anchors, block by block, each computed again for the gradient."""
+    """Apply a loss's formula block by block, computing each block again for the gradient."""
 
     @staticmethod
     def forward(
@@ -305,17 +317,17 @@ class _InBlocks(torch.autograd.Function):
 
 
 def _joined(of_blocks: tuple[Tensor, ...]) -> Tensor:
-    """Join the results (…, n_i) of successive blocks."""
+    """Concatenate the results (…, n_i) of successive blocks of anchors."""
     return torch.cat(of_blocks, dim=-1)
 
 
 def distances(cosines: Tensor) -> Tensor:
-    """Compute L2 distances of unit vectors; 0, without gradient, below the level of rounding."""
+    """Compute Euclidean distances of unit vectors from cosines; rounding errors become 0."""
     return cast(Tensor, Distances.apply(cosines))
 
 
 def _refuse_negative(block: Block, i: slice, j: slice) -> Tensor:
-    """Refuse negative weights; on an accelerator, make them NaN, without waiting."""
+    """Refuse negative kernel weights; on a GPU, replace by NaN, without waiting for the GPU."""
     weights = block(i, j)
     if weights.device.type == "cpu" and not torch.compiler.is_compiling():
         if (weights < 0).any():

@@ -1,4 +1,4 @@
-"""InfoNCE across views, NT-Xent over all views, and variants that choose or correct negatives."""
+"""InfoNCE across two views, NT-Xent over all views, and variants with other negatives."""
 
 import math
 from dataclasses import replace
@@ -26,18 +26,20 @@ class InfoNCE(Objective):
     directions (van den Oord et al. 2018, eq. 4; Radford et al. 2021). Two encoders may make the two
     views: nothing within one view is compared. With more than two views, the mean over all pairs of
     views (Tian et al. 2020). The mutual information of the views is at least log n − L, the `bound`
-    in the metrics of training. Choose it when views come from different modalities or encoders; for
-    two augmentations of one image `NTXent` uses each batch more fully.
+    in the metrics of training. Choose the loss when views come from different modalities or
+    encoders; for two augmentations of one image, `NTXent` compares more pairs of each batch.
 
     Parameters
     ----------
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide. Large: all count alike.
+        Temperature τ. With a small τ the hardest negatives decide, with a large τ all negatives
+        count alike.
     symmetric : bool, default True
-        Average both directions. False: only the earlier view looks for the later one.
+        Whether to average both directions; with False, only the earlier view is compared with the
+        later views.
     normalise : bool, default True
-        Divide embeddings by their norm, so that s is a cosine over τ. False: raw inner products, as
-        a critic that can take any value, such as the logarithm of a density ratio, needs.
+        Whether to divide embeddings by their norm, so that s is a cosine over τ. With False, s are
+        raw inner products, which can take any value, as the logarithm of a density ratio does.
 
     Examples
     --------
@@ -67,7 +69,7 @@ class InfoNCE(Objective):
         return pool.mean(values)
 
     def directions(self, pool: Pool) -> Pool:
-        """Return the pool of each view's anchors with each other view's candidates."""
+        """Return the pool that compares each view's anchors with each other view's candidates."""
         directions = []
         for first, second in permutations(range(pool.n_views), 2):
             if self.symmetric or first < second:
@@ -83,18 +85,20 @@ class InfoNCE(Objective):
 
 
 class NTXent(Objective):
-    r"""NT-Xent, the loss of SimCLR: find the twin among all 2n − 1 other embeddings of the batch.
+    r"""NT-Xent, SimCLR's loss: find a scan's second view among all 2n − 1 other embeddings.
 
-    L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the pool of 2n embeddings (Chen et al.
-    2020, eq. 1); with more views the mean over an anchor's other views takes the place of the twin.
-    Pulls the views of a scan together and pushes all other scans away, whatever their metadata.
-    Choose it as the baseline that knows nothing of the subjects. The mutual information of the
-    views is at least log n − L, the `bound` in the metrics of training.
+    L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the 2n embeddings of a batch, where
+    twin(i) is the other view of embedding i's scan (Chen et al. 2020, eq. 1). With more than two
+    views, the mean over an embedding's other views takes the place of the twin. The loss pulls the
+    views of a scan together and pushes all other scans away, independent of metadata. Choose the
+    loss as a baseline without metadata. The mutual information of the views is at least log n − L,
+    the `bound` in the metrics of training.
 
     Parameters
     ----------
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide. Large: all count alike.
+        Temperature τ. With a small τ the hardest negatives decide, with a large τ all negatives
+        count alike.
 
     Examples
     --------
@@ -134,21 +138,23 @@ class NTXent(Objective):
 
 
 class DebiasedInfoNCE(Objective):
-    """Debiased InfoNCE: NT-Xent with negatives corrected for unknown positives among them.
+    """Debiased InfoNCE: NT-Xent corrected for negatives that belong to the anchor's unknown class.
 
     mean_i −log( e^{s⁺} / (e^{s⁺} + G_i) ), G_i = max{ (Σ_negatives e^{s_ij} − N τ⁺ e^{s⁺}) / (1 −
-    τ⁺), N e^{−1/τ} }, s⁺ the similarity with the twin, N = 2n − 2 negatives (Chuang et al. 2020,
-    with one positive). Kept in log space, so that a small τ stays finite.
+    τ⁺), N e^{−1/τ} }, s⁺ the similarity with the other view of the same scan, N = 2n − 2 negatives
+    (Chuang et al. 2020, with one positive). The loss is computed with logarithms, so that its value
+    is finite for a small τ.
 
-    Choose it without labels, when random negatives often share the anchor's (unknown) class.
+    Choose the loss without labels, if random negatives often share the anchor's unknown class.
 
     Parameters
     ----------
     temperature : float, default 0.5
-        Temperature τ. The paper's 0.5 suits it: at a small τ the correction mostly hits its floor.
+        Temperature τ. The paper uses 0.5; with a small τ the correction mostly reaches its lower
+        limit.
     positive_prior : float, default 0.1
-        Prior τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives
-        `NTXent`.
+        Prior τ⁺ in [0, 1), the probability that a random scan is of the anchor's class; with 0 the
+        loss is `NTXent`.
 
     Examples
     --------
@@ -186,17 +192,18 @@ class DebiasedInfoNCE(Objective):
         return {"contrast": pool.mean(softplus_of(corrected - twins))}
 
     def log_negatives(self, pairs: Pairs) -> Tensor:
-        """Return the logarithm of the sum over the negatives of each anchor, (2, n_i)."""
+        """Return the logarithm of the sum over each anchor's negatives, (2, n_i)."""
         return pairs.log_sum_exp(without="sample")
 
 
 class HardNegativeInfoNCE(DebiasedInfoNCE):
     """Hard-negative InfoNCE: `DebiasedInfoNCE` in which close negatives count more.
 
-    As there, with Σ_negatives e^{s_ij} replaced by Σ b_ij e^{s_ij} / mean_j b_ij, b_ij = e^{β
-    s_ij}; the importance weights b carry gradient, as in the released code (Robinson et al. 2021).
+    In the formula of `DebiasedInfoNCE`, Σ_negatives e^{s_ij} is replaced by Σ b_ij e^{s_ij} /
+    mean_j b_ij with b_ij = e^{β s_ij}; the importance weights b carry gradient, as in the released
+    code (Robinson et al. 2021).
 
-    Choose it without labels, when most negatives are easy and training stalls.
+    Choose the loss without labels, if most negatives are easy and training stalls.
 
     Parameters
     ----------
@@ -205,7 +212,8 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     positive_prior : float, default 0.1
         Prior τ⁺ in [0, 1), see `DebiasedInfoNCE`.
     concentration : float, default 1.0
-        Concentration β ≥ 0: 0 gives `DebiasedInfoNCE`; larger cares only for the hardest negatives.
+        Concentration β ≥ 0; with 0 the loss is `DebiasedInfoNCE`, with a large β only the hardest
+        negatives count.
 
     Examples
     --------
@@ -239,19 +247,20 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
 
 
 class FairInfoNCE(Objective):
-    """Fair-InfoNCE: NT-Xent whose negatives come only from the anchor's cluster, both views.
+    """Fair-InfoNCE: NT-Xent with negatives of the anchor's cluster alone, to forget the cluster.
 
-    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ] (Tsai et al. 2022, equation 4, in
-    batches of several clusters; the paper draws each batch from one, which is `InfoNCE` with
-    ``training.sampling: one-group``). To tell scans apart within a cluster the cluster itself is of
-    no use, so it is forgotten: choose a sensitive or nuisance variable such as the site.
+    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ], where twin(i) is the other view of
+    embedding i's scan and c_i the cluster (Tsai et al. 2022, equation 4, in batches of several
+    clusters; the paper draws each batch from one, which is `InfoNCE` with ``training.sampling:
+    one-group``). Knowing the cluster does not help to tell scans of one cluster apart, so that
+    embeddings forget the cluster: choose a sensitive or nuisance variable such as the site.
 
     Parameters
     ----------
     cluster : str
-        A categorical metadata column.
+        A categorical metadata column, whose categories are the clusters.
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide.
+        Temperature τ. With a small τ the hardest negatives decide.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Check embeddings and weights of a loss, and stack the views of a batch."""
+"""Check the embeddings and sample weights given to a loss, and stack the views of a batch."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,26 +11,29 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.losses.reductions import Unit
 
 NamedViews = dict[str, Tensor]
-"""Name of a view in messages → embeddings; checked afterwards to be tensors."""
+"""Embeddings of each view, by the view's name in messages; checked later to be tensors."""
 
 Views = Tensor | Sequence[Tensor]
-"""Embeddings (n, d) of a view, a list of such tensors, or a tensor (V, n, d)."""
+"""Embeddings (n, d) of one view, a list of such tensors, or a tensor (V, n, d) of V views."""
 
 
 def normalise(*views: Tensor) -> Tensor:
-    """Stack views (n, d) to (V, n, d) of unit norm, in at least float32; a zero vector stays."""
+    """Stack views (n, d) to (V, n, d), and scale embeddings to unit norm, in at least float32.
+
+    A zero vector stays 0.
+    """
     return cast(Tensor, Unit.apply(at_least_float32(views[0]), *views))
 
 
 def at_least_float32(tensor: Tensor) -> torch.dtype:
-    """Return float64 for a tensor of that type, and float32 for any other."""
+    """Return the dtype in which a loss computes: float64 for float64 input, or else float32."""
     if tensor.dtype == torch.float64:
         return torch.float64
     return torch.float32
 
 
 def checked_weights(values: Any, view: Tensor) -> Tensor:
-    """Return weights of the samples, (n,), on the device of a view; refuse wrong ones."""
+    """Return sample weights (n,) on the device of a view; refuse negative or infinite ones."""
     weights = torch.as_tensor(values, dtype=at_least_float32(view), device=view.device).detach()
     if weights.shape != view.shape[:1]:
         raise DataError(
@@ -43,7 +46,7 @@ def checked_weights(values: Any, view: Tensor) -> Tensor:
 
 
 def checked_views(z1: Views, z2: Tensor | None) -> list[Tensor]:
-    """Return the embeddings (n, d) of each view; refuse views that are not alike."""
+    """Return the embeddings (n, d) of each view as a list; refuse views of different shapes."""
     views = _named_views(z1, z2)
     if not views:
         raise DataError("z1 must be a tensor or a list of views, got an empty list.")
@@ -61,7 +64,7 @@ def checked_views(z1: Views, z2: Tensor | None) -> list[Tensor]:
 
 
 def _named_views(z1: Views, z2: Tensor | None) -> NamedViews:
-    """Return the views by their names in messages, arrays as tensors."""
+    """Name each view for messages, and convert arrays to tensors."""
     views: NamedViews = {}
     if isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3:
         views["z1"] = z1
@@ -77,7 +80,7 @@ def _named_views(z1: Views, z2: Tensor | None) -> NamedViews:
 
 
 def _check_view(name: str, z: object) -> None:
-    """Refuse a view that is no floating-point tensor of shape (n, d)."""
+    """Refuse a view that is not a floating-point tensor of shape (n, d)."""
     noun = type(z).__name__
     if isinstance(z, Tensor):
         if z.ndim == 2 and z.shape[0] > 0 and z.is_floating_point():

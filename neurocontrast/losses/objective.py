@@ -1,4 +1,4 @@
-"""Base of all losses, which checks inputs and turns embeddings and metadata into a pool."""
+"""Base class of all losses, which checks inputs, gathers processes, and sets the temperature."""
 
 import inspect
 import math
@@ -37,9 +37,9 @@ _KERNELS = ("kernel", "negatives")
 _Result = TypeVar("_Result")
 _LEARNABLE = "learnable"
 _FIRST_TEMPERATURE = 0.07
-"""First value of a temperature that learns, as in CLIP."""
+"""Initial value of a learned temperature, as in CLIP."""
 _LOWEST_TEMPERATURE = 0.01
-"""Lowest value of a temperature that learns, as in CLIP."""
+"""Lowest value of a learned temperature, as in CLIP."""
 
 
 def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
@@ -53,7 +53,7 @@ def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _temperature_of_tensor(tensor: Tensor, check_number: ValidatorFunctionWrapHandler) -> Any:
-    """Check a tensor of one number; return a parameter unchanged, another tensor as a number."""
+    """Check a temperature given as a tensor of one number; keep a parameter, convert a constant."""
     if tensor.numel() != 1:
         raise ConfigError(
             f"temperature must be one number, got a tensor of shape {tuple(tensor.shape)}."
@@ -69,7 +69,7 @@ def _temperature_of_tensor(tensor: Tensor, check_number: ValidatorFunctionWrapHa
 
 
 class _TemperatureRule:
-    """Annotate a temperature: a positive number, "learnable", or from Python a parameter."""
+    """Pydantic annotation of a temperature: a positive number, "learnable", or a parameter."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -88,16 +88,17 @@ class _TemperatureRule:
 
 
 Temperature = Annotated[float | str | nn.Parameter, _TemperatureRule()]
-"""A number τ > 0, "learnable", or a parameter of one number."""
+"""Temperature: a number τ > 0, "learnable", or a `torch.nn.Parameter` of one number."""
 
 
 class Objective(nn.Module):
-    """Base of a loss on two views of a batch, and optionally on metadata.
+    """Base class of a loss on two views of a batch, and optionally on metadata.
 
-    A loss of your own is one class: a constructor, whose parameters are the keys in a
-    configuration, ``title`` and ``citation`` for reports, and ``parts``. See ``docs/losses.md``.
+    To write a loss, define a class with a constructor, whose parameters become keys in a
+    configuration, with ``title`` and ``citation`` for reports, and with a method ``parts``. See
+    ``docs/losses.md``.
 
-    Under autocast a loss computes in float32. In a distributed run, a loss sees candidates and
+    Under autocast a loss computes in float32. In a distributed run, a loss gathers embeddings and
     metadata of all processes, and every process returns the loss of the whole batch (see
     `neurocontrast.parallel.collectives`).
 
@@ -106,32 +107,36 @@ class Objective(nn.Module):
     kernel : Kernel, optional
         Kernel w between scans, if the loss has one.
     negatives : Kernel, optional
-        Second kernel v between scans.
+        Second kernel v between scans, which weights the repulsion if the loss has one.
     temperature : float, "learnable" or torch.nn.Parameter, default 1.0
         Temperature τ > 0; 1 for a loss without a temperature. "learnable" starts at 0.07 and learns
-        log 1/τ, as CLIP does; a parameter of one number is a τ that learns. A temperature that
-        learns is a parameter of the loss, with the exact gradient, and is kept at 0.01 or above.
+        log 1/τ, as CLIP does; a parameter of one number is learned as τ itself. A learned
+        temperature is a parameter of the loss, with the exact gradient, and is kept at 0.01 or
+        above.
     """
 
     title: ClassVar[str]
-    """Name in reports."""
+    """Name of the loss in reports."""
     citation: ClassVar[str] = ""
-    """Reference in reports: authors, title, venue and year."""
+    """Reference of the loss in reports: authors, title, venue and year."""
     kernel: Kernel | None
     negatives: Kernel | None
     log_scale: nn.Parameter | None
-    """log 1/τ of a temperature that learns."""
+    """Learned logarithm of 1/τ; None for a temperature that is not "learnable"."""
     needs_nonnegative = True
     contrasts: ClassVar[bool] = True
-    """Whether embeddings are compared with one another, so that their spread can be measured."""
+    """Whether the loss compares embeddings with one another, so that training measures alignment
+    and uniformity."""
     normalise: bool = True
-    """Whether embeddings are divided by their norm."""
+    """Whether embeddings are divided by their norm before comparison."""
     n_views: ClassVar[tuple[int, int | None]] = (2, 2)
-    """Fewest and most views that the loss takes; None for any number."""
+    """Smallest and largest number of views that the loss accepts; None for no largest number."""
     of_anchors: ClassVar[bool] = True
-    """Whether the loss is a mean of one value an anchor, as ``reduction="none"`` returns."""
+    """Whether the loss is a mean of one value for each anchor, so that ``reduction="none"`` is
+    possible."""
     reads_features: bool = False
-    """Whether the loss needs a column "features", (n, 2p): the features of both views."""
+    """Whether the loss needs a column "features", (n, 2p), with the encoder's features of both
+    views."""
 
     @checked
     def __init__(
@@ -157,12 +162,12 @@ class Objective(nn.Module):
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """Metadata column that the loss reads → kind."""
+        """Metadata columns that the loss reads, each with its kind."""
         return _columns_of(self._kernels())
 
     @property
     def tau(self) -> float | Tensor:
-        """Temperature τ: a number, or a tensor with gradient if τ learns; 1 without temperature."""
+        """Temperature τ: a number, or a tensor with gradient if learned; 1 without temperature."""
         if self.log_scale is not None:
             return (-self.log_scale).exp()
         assert not isinstance(self.temperature, str)
@@ -170,7 +175,7 @@ class Objective(nn.Module):
 
     @property
     def scale(self) -> float | Tensor:
-        """Factor 1/τ of inner products."""
+        """Factor 1/τ of inner products of embeddings."""
         return 1 / self.tau
 
     def forward(
@@ -182,7 +187,7 @@ class Objective(nn.Module):
         weights: Tensor | None = None,
         reduction: Reduction = "mean",
     ) -> Tensor:
-        """Compute the loss of the embeddings of the views of a batch.
+        """Compute the loss of the embeddings of two or more views of a batch.
 
         Parameters
         ----------
@@ -190,15 +195,15 @@ class Objective(nn.Module):
             Embeddings of two views, of any norm; or a list of views, or a tensor (V, n, d), in
             place of ``z1``.
         metadata : mapping or DataFrame, optional
-            The ``columns`` that the loss needs, as kernels take them
-            (`neurocontrast.kernels.Kernel`), for instance a batch of a `CohortDataset`.
+            Metadata with the ``columns`` that the loss reads, in the form that
+            `neurocontrast.kernels.Kernel` describes, for instance a batch of a `CohortDataset`.
         weights : Tensor (n,), optional
-            Weight of each sample in the mean over anchors, at least 0. As candidates all samples
-            count alike.
+            Weight of each sample as an anchor in the mean over anchors, at least 0. As candidates,
+            with which anchors are compared, all samples count alike.
         reduction : {"mean", "sum", "none"}
-            Mean or sum over the anchors, or the anchors' values, (V, n), times the weights; 0 for
-            an anchor without a positive. A loss that is no mean over anchors (``of_anchors`` False)
-            accepts "mean" alone.
+            Mean or sum over the anchors, or "none" for the anchors' values, (V, n), times the
+            weights; the value of an anchor without a positive is 0. A loss that is not a mean over
+            anchors (``of_anchors`` is False) accepts "mean" alone.
 
         Returns
         -------
@@ -215,19 +220,20 @@ class Objective(nn.Module):
     def terms(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
-        """Compute the named parts that sum to the loss; arguments are as for the loss."""
+        """Compute the named parts that sum to the loss; arguments are as in `forward`."""
         return self._with_pool(self.parts, z1, z2, metadata, **options)
 
     def figures(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None
     ) -> dict[str, Tensor]:
-        """Compute the figures of a batch that training records.
+        """Compute the quantities of a batch that training records in ``metrics.csv``.
 
         Returns
         -------
         dict
-            ``term_NAME`` for each part; ``temperature`` if τ learns; ``bound`` for a loss that
-            bounds mutual information; ``clamped``, the share of clamped anchors, for CCL-K.
+            ``term_NAME`` for each part of the loss; ``temperature`` if τ is learned; ``bound``, a
+            lower bound of the views' mutual information, for losses that have one; ``clamped``, the
+            share of clamped anchors, for CCL-K.
         """
 
         def all_of(pool: Pool) -> dict[str, Tensor]:
@@ -243,21 +249,21 @@ class Objective(nn.Module):
         return figures
 
     def value(self, pool: Pool) -> Tensor:
-        """Compute the loss of a pool of unit embeddings."""
+        """Compute the loss of a batch, given as a `Pool` of embeddings, as the sum of its parts."""
         first, *others = self.parts(pool).values()
         return sum(others, first)
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Compute the named parts of the loss of a pool, unit embeddings of all processes."""
+        """Compute the named parts that sum to the loss of a batch, given as a `Pool`."""
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Check the metadata of a whole cohort before training; see ``Kernel.check``."""
+        """Check the metadata of a whole cohort before training; see `Kernel.check`."""
         for kernel in self._kernels():
             kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
     def fit(self, metadata: Metadata) -> None:
-        """Fit the bandwidths of rules to the metadata of the training cohort."""
+        """Fit bandwidths that are given as a rule to the metadata of the training cohort."""
         for kernel in self._kernels():
             kernel.fit(metadata)
 
@@ -273,7 +279,7 @@ class Objective(nn.Module):
         weights: Tensor | None = None,
         reduction: Reduction = "mean",
     ) -> _Result:
-        """Call a function with the pool of two views, or of a list of views, and their metadata."""
+        """Check views and metadata, combine both to a `Pool`, and apply a function to the pool."""
         views = checked_views(z1, z2)
         self._check_call(len(views), reduction)
         with torch.autocast(views[0].device.type, enabled=False):
@@ -301,7 +307,7 @@ class Objective(nn.Module):
             return use(pool)
 
     def _check_call(self, n_views: int, reduction: Reduction) -> None:
-        """Refuse a reduction or a number of views that the loss does not have."""
+        """Refuse a reduction or a number of views that the loss does not accept."""
         reductions: tuple[str, ...] = ("mean",)
         if self.of_anchors:
             reductions = get_args(Reduction)
@@ -318,7 +324,7 @@ class Objective(nn.Module):
             raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {n_views}.")
 
     def _columns_for(self, metadata: Metadata | None, view: Tensor) -> dict[str, Tensor]:
-        """Return the columns that the loss reads, on the device of a view."""
+        """Return the metadata columns that the loss reads, on the device of a view."""
         needed = dict(self.columns)
         if self.reads_features:
             needed["features"] = "continuous"
@@ -328,25 +334,25 @@ class Objective(nn.Module):
         return columns
 
     def _clamp_temperature(self) -> None:
-        """Keep a temperature that learns at the lowest or above, in place, after an optimiser."""
+        """Keep a learned temperature at the lowest value or above, in place."""
         if self.log_scale is not None:
             self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
         elif isinstance(self.tau, nn.Parameter):
             self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
 
     def _embeddings_of(self, views: Sequence[Tensor]) -> Tensor:
-        """Stack views to (V, n, d), of unit norm if the loss normalises."""
+        """Stack views to (V, n, d), with unit norm if the loss normalises embeddings."""
         if self.normalise:
             return normalise(*views)
         return torch.stack(list(views)).to(at_least_float32(views[0]))
 
     def extra_repr(self) -> str:
-        """Return the arguments of the constructor; PyTorch shows kernels as modules."""
+        """Return constructor arguments other than kernels as text, for PyTorch's display."""
         names = [name for name in inspect.signature(type(self)).parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
-        """Return a column on the device of a view; words are accepted if the loss codes them."""
+        """Return a metadata column on the device of a view; refuse a wrong length or device."""
         column = column_of(
             metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical"
         )
@@ -370,7 +376,7 @@ class Objective(nn.Module):
 
 
 def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
-    """Return the columns of kernels; refuse a column that two kernels read in two ways."""
+    """Return the columns of several kernels; refuse a column read as number and as category."""
     if not kernels:
         return {}
     if len(kernels) == 1:
@@ -379,7 +385,7 @@ def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
 
 
 def _gathered(pool: Pool) -> Pool:
-    """Return the pool of the samples of all processes."""
+    """Gather the embeddings, metadata and sample weights of all processes in one `Pool`."""
     sizes = gather_sizes(pool.n_samples, pool.anchors.device)
     columns = {}
     for name, column in pool.metadata.items():

@@ -1,6 +1,7 @@
-"""Pairs of a block of anchors with all candidates, in which a loss writes its formula.
+"""Pairs of a block of anchors with all candidates, for which a loss defines its formula.
 
-Letters of shapes are as in `neurocontrast.losses.core`.
+An anchor is an embedding that a loss compares with all others, its candidates. Letters of shapes
+are as in `neurocontrast.losses.core`.
 """
 
 from __future__ import annotations
@@ -19,55 +20,56 @@ _ALL = slice(None)
 
 
 class Candidates(Protocol):
-    """Candidates of a batch and their kernels, as pairs need them: a `Pool`."""
+    """Protocol of the candidates with which anchors are compared, and of kernels; see `Pool`."""
 
     @property
     def by_view(self) -> bool:
-        """Whether each view of the anchors is compared with the candidates of one view alone."""
+        """Whether each view of the anchors is compared with one view of the candidates alone."""
 
     @property
     def is_across(self) -> bool:
-        """Whether anchors of one view are compared with candidates of another."""
+        """Whether anchors of one view are compared with candidates of another view."""
 
     @property
     def n_views(self) -> int:
-        """Views of a sample among the candidates of an anchor."""
+        """Number of views of each sample with which an anchor is compared."""
 
     @property
     def n_candidates(self) -> int:
-        """Number of embeddings besides the anchor."""
+        """Number of embeddings with which an anchor is compared."""
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return the function for blocks of a kernel's weights between the samples."""
+        """Return the function that computes parts of a kernel's weights between the samples."""
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
-        """Return ‖w‖∞ > 0 of a kernel."""
+        """Return the largest weight ‖w‖∞ > 0 of a kernel."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of a block of anchors with all candidates, in which a loss writes its formula.
+    """Pairs of a block of anchors with all candidates, for which a loss defines its formula.
 
-    Sums over candidates j leave out the anchor i. Weights between samples, (n_i, n), count for all
+    Sums over candidates j leave out the anchor i. Weights between samples, (n_i, n), apply to all
     views of the samples.
     """
 
     s: Tensor
-    """Similarities <z_i, z_j> / τ, (V, n_i, V, n)."""
+    """Similarities <z_i, z_j> / τ of the views and samples of anchors and candidates, (V, n_i, V,
+    n)."""
     samples: slice
-    """Samples of the anchors."""
+    """Slice of the batch's samples whose views are the anchors."""
     pool: Candidates
     _weights: dict[Kernel, Tensor] = field(default_factory=dict)
     _sums: dict[int, _Sums] = field(default_factory=dict)
 
     def weights(self, kernel: Kernel) -> Tensor:
-        """Return the weights w ≥ 0 between samples, (n_i, n), without gradient."""
+        """Return a kernel's weights w ≥ 0 between samples, (n_i, n), without gradient."""
         if kernel not in self._weights:
             self._weights[kernel] = self.pool.bind(kernel)(self.samples, _ALL)
         return self._weights[kernel]
 
     def unlikeness(self, kernel: Kernel) -> Tensor:
-        """Return ‖w‖∞ − w between samples, (n_i, n); a difference within rounding is 0."""
+        """Return a kernel's ‖w‖∞ − w between samples, (n_i, n); rounding errors become 0."""
         supremum = self.pool.supremum(kernel)
         w = self.weights(kernel)
         apart = supremum - w
@@ -76,14 +78,15 @@ class Pairs:
     def log_sum_exp(
         self, weights: Tensor | None = None, *, without: Literal["anchor", "sample"] = "anchor"
     ) -> Tensor:
-        """Compute log Σ_j b_ij exp s_ij of each anchor.
+        """Compute log Σ_j b_ij exp s_ij of each anchor i over the candidates j.
 
         Parameters
         ----------
         weights : tensor (n_i, n), optional
-            b ≥ 0 between samples; 1 by default.
+            Weights b ≥ 0 between samples; 1 by default.
         without : {"anchor", "sample"}
-            Leave out the anchor, or all views of its sample.
+            Candidates to leave out of the sum: the anchor alone, or all views of the anchor's
+            sample.
 
         Returns
         -------
@@ -93,16 +96,19 @@ class Pairs:
         return cast(Tensor, LogSumExp.apply(self.s, weights, self, without))
 
     def mean(self, weights: Tensor) -> Tensor:
-        """Compute Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 where all w_ij are 0."""
+        """Compute Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 if all w_ij are 0."""
         return cast(Tensor, Mean.apply(self.s, *self._of_mean(weights), self))
 
     def mean_and_log_sum_exp(self, weights: Tensor, repelling: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute `mean` of weights and `log_sum_exp` of repelling weights, with one gradient."""
+        """Compute `mean` for weights and `log_sum_exp` for repelling weights in one operation.
+
+        One gradient for both is faster than two.
+        """
         both = MeanAndLogSumExp.apply(self.s, *self._of_mean(weights), repelling, self)
         return cast(tuple[Tensor, Tensor], both)
 
     def _of_mean(self, weights: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return weights, own weights of the samples, and masses, as `Mean` takes them."""
+        """Return the arguments of `Mean`: weights, weights of samples with themselves, and sums."""
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
         if self.pool.n_views == 1:
@@ -110,14 +116,14 @@ class Pairs:
         return weights, sums.own, mass
 
     def mass(self, weights: Tensor) -> Tensor:
-        """Compute Σ_j w_ij of each anchor, (V, n_i)."""
+        """Compute the sum of weights Σ_j w_ij over the candidates of each anchor, (V, n_i)."""
         return self._sums_of(weights).mass.expand(self.s.shape[:2])
 
     def twins(self) -> Tensor:
-        """Return the similarity of each anchor with the other view of its sample, (V, n_i).
+        """Return the similarity of each anchor with the other view of the same sample, (V, n_i).
 
-        With several other views, return the mean over these. For one view against another, return
-        the similarity with the same sample, (1, n_i).
+        With several other views, the mean similarity is returned. If one view is compared with
+        another, the result has the shape (1, n_i).
         """
         if self.has_one_twin:
             return cast(Tensor, Twins.apply(self.s, self))
@@ -126,23 +132,25 @@ class Pairs:
         return same.masked_fill(itself, 0).sum(1) / (len(same) - 1)
 
     def find_twin(self, weights: Tensor | None = None) -> Tensor:
-        """Compute −t + log( exp t + Σ_j b_ij exp s_ij ) of each anchor, (V, n_i), in one piece.
+        """Compute −t + log( exp t + Σ_j b_ij exp s_ij ) of each anchor, (V, n_i), in one operation.
 
-        t is the similarity with the only twin, and the sum is over the other samples.
+        Here t is the similarity with the twin, the anchor's only other view, and the sum is over
+        the other samples.
 
         Parameters
         ----------
         weights : tensor (n_i, n), optional
-            b ≥ 0 between samples; 1 by default.
+            Weights b ≥ 0 between samples; 1 by default.
         """
         return cast(Tensor, Contrast.apply(self.s, weights, None, None, self))
 
     def contrast(self, weights: Tensor) -> Tensor:
-        """Compute Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor, in one piece.
+        """Compute Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor in one operation.
 
-        With two views, similarities are relative to the twin's, and the twin's difference of 0 is
-        left out of the sums: value and gradient keep their digits where the loss is close to 0. An
-        anchor without weight counts with its log-sum-exp.
+        With two views, similarities are relative to the similarity with the twin (the anchor's
+        other view), whose difference of 0 is left out of the sums, so that value and gradient are
+        exact even if the loss is close to 0. For an anchor whose weights are all 0, the result is
+        the log-sum-exp.
         """
         if self.pool.n_views != 2:
             return self.log_sum_exp() - self.mean(weights)
@@ -155,18 +163,18 @@ class Pairs:
 
     @property
     def has_one_twin(self) -> bool:
-        """Whether an anchor has one twin: with two views, or one view against another."""
+        """Whether an anchor has a single twin, another view of the same sample to compare with."""
         return self.pool.is_across or self.pool.n_views == 2
 
     @cached_property
     def itself(self) -> Tensor:
-        """Mask (V, n_i, V, n) of the candidates that are the anchor."""
+        """Mask (V, n_i, V, n) that is True where the candidate is the anchor itself."""
         return self.leave_out(
             torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True
         )
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
-        """Set values (V, n_i, C, n) of an anchor with itself, or with all views of its sample."""
+        """Fill values (V, n_i, C, n) where a candidate is the anchor, or of the anchor's sample."""
         if without == "sample" or (self.pool.by_view and not self.pool.is_across):
             values.diagonal(self.samples.start, 1, 3).fill_(value)
         elif not self.pool.is_across:
@@ -174,11 +182,14 @@ class Pairs:
         return values
 
     def selves(self, values: Tensor) -> Tensor:
-        """Return a view of values (V, n_i, V, n) between the anchors and themselves, (V, n_i)."""
+        """Return values (V, n_i, V, n) at pairs of an anchor with itself, as a view (V, n_i)."""
         return values.diagonal(0, 0, 2).diagonal(self.samples.start)
 
     def at_twins(self, values: Tensor) -> Tensor:
-        """Return a view of values (V, n_i, C, n) between anchors and their only twins, (V, n_i)."""
+        """Return values (V, n_i, C, n) at pairs of anchor and twin, as a view (V, n_i).
+
+        The twin is the anchor's only other view.
+        """
         of_view, of_anchor, of_other, of_sample = values.stride()
         first = values.storage_offset() + self.samples.start * of_sample
         if self.pool.by_view:
@@ -189,7 +200,7 @@ class Pairs:
         return values.as_strided(values.shape[:2], strides, first)
 
     def _sums_of(self, weights: Tensor) -> _Sums:
-        """Return sums of weights, computed once for the same weights."""
+        """Return sums of weights over candidates, computed once for the same tensor of weights."""
         if id(weights) not in self._sums:
             self._sums[id(weights)] = _Sums(weights, self)
         return self._sums[id(weights)]
@@ -210,19 +221,19 @@ class _Sums:
 
     @cached_property
     def others(self) -> Tensor:
-        """Weights with 0 between a sample and itself, (n_i, n)."""
+        """Copy of the weights (n_i, n) with 0 for a sample with itself."""
         others = self.weights.clone()
         others.diagonal(self.start).zero_()
         return others
 
     @cached_property
     def of_others(self) -> Tensor:
-        """Sum of the weights with the other samples, (n_i,)."""
+        """Sum of the weights between each anchor's sample and the other samples, (n_i,)."""
         return self.others.sum(1)
 
     @cached_property
     def mass(self) -> Tensor:
-        """Sum of the weights with all candidates, (n_i,); the anchor's own view does not count."""
+        """Sum of the weights with all candidates, (n_i,), without the anchor itself."""
         if self.n_views == 1:
             return self.of_others
         if "of_others" in self.__dict__:

@@ -1,8 +1,9 @@
-"""Reduce the similarities of a block to one number an anchor, with gradients in closed form.
+"""Reduce similarities of anchors to one number an anchor, with gradients in closed form.
 
-For batches of a hundred scans, the time of a loss is the time of starting its operators. A gradient
-in closed form starts a third of the operators of autograd, and holds one copy of the similarities.
-Letters of shapes are as in `neurocontrast.losses.core`, and C is the views of a candidate.
+For batches of a hundred scans, a loss takes as long as launching its operators. A gradient in
+closed form launches a third of autograd's operators, and keeps one copy of the similarities.
+Letters of shapes are as in `neurocontrast.losses.core`, and C is the number of views of each
+candidate sample.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
 EMPTY = -1e30
-"""Logarithm of a sum over nothing: finite in place of −∞, which would give NaN gradients."""
+"""Value used for the logarithm of an empty sum, in place of −∞, whose gradients would be NaN."""
 
 
 class Unit(torch.autograd.Function):
-    """Stack views (n, d) to (V, n, d) of unit norm; a zero vector stays 0, without gradient."""
+    """Stack views (n, d) to (V, n, d), and scale embeddings to unit norm; a zero vector stays 0."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *views: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ class Unit(torch.autograd.Function):
 
 
 def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_view: bool) -> Tensor:
-    """Compute similarities of anchors with candidates.
+    """Compute the similarities of a block of anchors with all candidates.
 
     Parameters
     ----------
@@ -50,10 +51,10 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
     candidates : tensor (V, n, d)
         Embeddings of all samples.
     scale : float or tensor
-        1/τ.
+        Factor 1/τ of the inner products.
     by_view : bool
-        Compare each view of the anchors with the candidates of the same number alone, C = 1, or
-        with all views, C = V.
+        Whether to compare each view of the anchors with the same view of the candidates alone, C =
+        1, instead of all views, C = V.
 
     Returns
     -------
@@ -67,7 +68,11 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
 
 
 class Similarities(torch.autograd.Function):
-    """Compute similarities of all anchors with candidates, None for the anchors; see `compare`."""
+    """Compute similarities of all anchors with candidates; None compares anchors with anchors.
+
+    An anchor is an embedding that a loss compares with other embeddings, its candidates. See
+    `compare`.
+    """
 
     @staticmethod
     def forward(
@@ -97,7 +102,7 @@ class Similarities(torch.autograd.Function):
 
 
 def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
-    """Compute (G + Gᵀ) z · scale, the gradient of z as anchors and as candidates, (V, n, d)."""
+    """Compute (G + Gᵀ) z · scale, the gradient of embeddings that are anchors and candidates."""
     if isinstance(scale, Tensor):
         return _of_symmetric(of_pairs, z, 1.0).mul_(scale)
     if of_pairs.ndim == 3:
@@ -108,9 +113,9 @@ def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
 
 
 class LogSumExp(torch.autograd.Function):
-    """Compute L_i = log Σ_j b_ij exp s_ij; the gradient is b_ij exp(s_ij − L_i).
+    """Compute L_i = log Σ_j b_ij exp s_ij of similarities, with the gradient b_ij exp(s_ij − L_i).
 
-    Value and gradient take one copy of s each.
+    Value and gradient need memory for one copy of s each.
     """
 
     @staticmethod
@@ -134,10 +139,11 @@ class LogSumExp(torch.autograd.Function):
 
 
 class Mean(torch.autograd.Function):
-    """Compute Σ_j w_ij s_ij / Σ_j w_ij; 0 without gradient where the denominator is infinite.
+    """Compute the weighted mean Σ_j w_ij s_ij / Σ_j w_ij of each anchor's similarities.
 
-    Inputs are the weights between samples (n_i, n), the weights of samples with themselves (n_i,),
-    which count once for each other view, or None if these are 0, and the denominators (n_i,).
+    Inputs are the weights between samples (n_i, n); the weights of samples with themselves (n_i,),
+    which count once for each other view, or None for weights of 0; and the denominators (n_i,). If
+    a denominator is infinite, the mean is 0, without gradient.
     """
 
     @staticmethod
@@ -159,7 +165,7 @@ class Mean(torch.autograd.Function):
 
 
 class MeanAndLogSumExp(torch.autograd.Function):
-    """Compute `Mean` and the log-sum-exp over candidates that repel, with one gradient for both."""
+    """Compute `Mean` and `LogSumExp` of two sets of weights, with one gradient for both."""
 
     @staticmethod
     def forward(
@@ -187,7 +193,7 @@ class MeanAndLogSumExp(torch.autograd.Function):
 
 
 class Twins(torch.autograd.Function):
-    """Take the similarity of each anchor with the only other view of its sample."""
+    """Take the similarity of each anchor embedding with the other view of the same sample."""
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, pairs: Any) -> Tensor:
@@ -205,14 +211,14 @@ class Twins(torch.autograd.Function):
 
 
 class Contrast(torch.autograd.Function):
-    """Compute Σ_j a_ij (−s_ij + log Σ_k b_ik exp s_ik), with similarities minus the twin's.
+    """Compute Σ_j a_ij (−s_ij + log Σ_k b_ik exp s_ik), exact even if the value is close to 0.
 
     The twin of an anchor is the other view of the same sample. With s_ij the similarities, b_ik the
     weights of candidates, a_ij the weights of positives and t_i the similarity of the twin, the
     value is log(1 + Σ_k b_ik exp(s_ik − t_i)) − Σ_j a_ij (s_ij − t_i) over pairs of different
-    samples: value and gradient keep their digits where the loss is close to 0. Inputs are b between
-    samples (n_i, n), None for ones; a with 0 between a sample and itself, and the sum of a over all
-    candidates (n_i,), both None where the twin is the only positive.
+    samples. Inputs are b between samples (n_i, n), None for ones; a with 0 between a sample and
+    itself, and the sum of a over all candidates (n_i,), both None where the twin is the only
+    positive.
     """
 
     @staticmethod
@@ -254,7 +260,7 @@ class Contrast(torch.autograd.Function):
 
 
 class LogSumExpOfAll(torch.autograd.Function):
-    """Compute log Σ exp of all numbers of a tensor (V, n)."""
+    """Compute log Σ exp over all numbers of a tensor (V, n)."""
 
     @staticmethod
     def forward(ctx: Any, logarithms: Tensor) -> Tensor:
@@ -270,7 +276,7 @@ class LogSumExpOfAll(torch.autograd.Function):
 
 
 class Distances(torch.autograd.Function):
-    """Compute L2 distances of unit vectors from their cosines; 0 below the level of rounding."""
+    """Compute Euclidean distances of unit vectors from cosines; rounding errors become 0."""
 
     @staticmethod
     def forward(ctx: Any, cosines: Tensor) -> Tensor:
@@ -288,12 +294,12 @@ class Distances(torch.autograd.Function):
 
 
 def softplus_of(x: Tensor) -> Tensor:
-    """Compute log(1 + exp x), which equals x to the last digit of float64 from 40 on."""
+    """Compute log(1 + exp x) with the accuracy of float64; the result is x for x above 40."""
     return softplus(x, threshold=40.0)
 
 
 def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: Any) -> Tensor:
-    """Compute the value of `Mean`, (V, n_i)."""
+    """Compute the weighted mean of `Mean`, (V, n_i)."""
     summed = (s.sum(2) * weights).sum(2)
     if own is not None:
         summed = summed.addcmul_(own, pairs.selves(s), value=-1)
@@ -301,7 +307,7 @@ def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: A
 
 
 def _without_empty(sums: Tensor) -> Tensor:
-    """Replace the logarithms of empty sums by ∞, so that their terms have no share."""
+    """Replace the logarithm of an empty sum by ∞, so that its terms get a gradient of 0."""
     return sums.masked_fill(sums <= EMPTY / 2, torch.inf)  # NaN stays
 
 
@@ -319,13 +325,16 @@ def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
 
 
 def _sum_up(scores: Tensor) -> Tensor:
-    """Compute the log-sum-exp of each anchor, (V, n_i, 1, 1), overwriting the scores."""
+    """Compute the log-sum-exp over each anchor's candidates, (V, n_i, 1, 1), overwriting scores."""
     largest = scores.amax((2, 3), keepdim=True)
     return scores.sub_(largest).exp_().sum((2, 3), keepdim=True).log_().add_(largest)
 
 
 def _shares(s: Tensor, logarithms: Tensor | None, sums: Tensor) -> Tensor:
-    """Compute b_ij exp s_ij / Σ_k b_ik exp s_ik from the logarithms of sums, in one new tensor."""
+    """Compute b_ij exp s_ij / Σ_k b_ik exp s_ik, the gradient of a log-sum-exp.
+
+    The inputs are logarithms of the weights b and of the denominators.
+    """
     if logarithms is None:
         return torch.sub(s, sums).exp_()
     return torch.add(s, logarithms.unsqueeze(1)).sub_(sums).exp_()

@@ -1,7 +1,7 @@
-"""Names of losses in a configuration; the module of a loss is imported when the loss is needed.
+"""Names of losses in a configuration, and settings derived from the constructors of losses.
 
-The settings of a loss are derived from its class, a PyTorch module. To check the section
-``objective`` means to import PyTorch, which happens only when a configuration is read for training
+A loss is imported when first needed. Losses are PyTorch modules, so that checking the section
+``objective`` imports PyTorch; this happens only when a configuration is read for training
 (`neurocontrast.config`).
 """
 
@@ -40,19 +40,21 @@ LOSSES = {
 
 
 _ALONE = ("sum", "supervised")
-"""Losses that cannot be in a sum: sums, and a loss that reads the head's outputs as predictions."""
+"""Losses that cannot be part of a sum: sums, and a loss that reads the projection head's outputs as
+predictions."""
 
 
 class LossSettings(Settings):
-    """Keys of every loss in a configuration; further keys are parameters of its constructor."""
+    """Keys of every loss in a configuration; further keys are the loss's constructor parameters."""
 
     loss: str = ""
 
 
 def loss_class(name: str) -> Any:
-    """Find the class of a loss: one of `LOSSES`, or ``module:Class``; None if unknown.
+    """Find the class of a loss by name, one of `LOSSES` or ``module:Class``; None if unknown.
 
-    A user's module must have been imported by the program: a configuration imports none.
+    A user's module must be imported already, because reading a configuration imports no user's
+    module.
     """
     if name in LOSSES:
         module, _, attribute = LOSSES[name].partition(":")
@@ -65,7 +67,7 @@ def loss_class(name: str) -> Any:
 
 
 def loss_model(name: str) -> type[Settings] | None:
-    """Derive the settings of a loss from the constructor of its class; None for an unknown name."""
+    """Derive a loss's configuration settings from its constructor; None for an unknown name."""
     loss = loss_class(name)
     if loss is None:
         return None
@@ -73,7 +75,7 @@ def loss_model(name: str) -> type[Settings] | None:
 
 
 def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
-    """Return the settings of each loss, or of each loss that can be in a sum."""
+    """Return the configuration settings of each loss, or of losses that can be in a sum."""
     models: dict[str, type[Settings]] = {}
     for name in LOSSES:
         model = loss_model(name)
@@ -83,16 +85,16 @@ def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
 
 
 def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
-    """Read the section ``objective`` as the settings of its loss.
+    """Read the section ``objective`` of a configuration as the settings of a loss.
 
     Parameters
     ----------
     section : mapping or settings
-        The section; settings are returned unchanged.
+        Section of the configuration; settings are returned unchanged.
     from_json : bool
-        Read lists as tuples.
+        Whether the section comes from JSON, in which tuples are lists.
     sums : bool
-        Accept losses that cannot be in a sum.
+        Whether to accept losses that cannot be part of a sum.
     """
     names = [name for name in LOSSES if sums or name not in _ALONE]
 
@@ -105,7 +107,7 @@ def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
 
 
 def build_objective(settings: Any) -> Any:
-    """Build the loss that the section ``objective`` describes."""
+    """Build the loss that the section ``objective`` of a configuration describes."""
     arguments = dict(settings)
     del arguments["loss"]
     if "objectives" in arguments:
@@ -124,7 +126,7 @@ def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]]) -> D
     settings : settings
         Section ``objective``.
     vectors : mapping
-        Name of a column of vectors → columns that make up the vectors.
+        Columns that make up a column of vectors, by the vector column's name.
 
     Returns
     -------

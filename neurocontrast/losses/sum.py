@@ -1,4 +1,4 @@
-"""Weighted sum of several losses on the same two views."""
+"""Weighted sum of several losses that compare the same two views."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ def _single(given: Any, info: ValidationInfo) -> Any:
 
 
 def _by_objective(weights: dict[str, float] | None, info: ValidationInfo) -> dict[str, float]:
-    """Refuse a weight whose name is no objective."""
+    """Refuse a weight whose name is not the name of a loss in the sum."""
     if weights is None:
         return {}
     objectives = info.data.get("objectives", {})
@@ -48,7 +48,7 @@ _Weights = Annotated[dict[str, NonNegative] | None, AfterValidator(_by_objective
 
 
 class SumOfObjectives(nn.Module):
-    """Weighted sum of objectives on the same two views, each with a kernel of its own.
+    """Weighted sum of losses on the same two views; each loss may have a kernel of its own.
 
     An example is conditional alignment and uniformity on age, plus a fair loss on the site, to
     forget the site.
@@ -56,9 +56,9 @@ class SumOfObjectives(nn.Module):
     Parameters
     ----------
     objectives : mapping of str to Objective
-        Name in the metrics of training → loss.
+        Losses by name; the names appear in the metrics of training.
     weights : mapping of str to float, optional
-        Name → weight, at least 0; 1 by default.
+        Weights of losses by name, at least 0; 1 by default.
 
     Examples
     --------
@@ -89,12 +89,12 @@ class SumOfObjectives(nn.Module):
 
     @property
     def reads_features(self) -> bool:
-        """Whether any objective needs the encoder's features, see `Objective`."""
+        """Whether any loss of the sum needs the encoder's features, see `Objective`."""
         return any(objective.reads_features for _, objective in self._parts())
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """Metadata column that any objective reads → kind."""
+        """Metadata columns that any loss of the sum reads, each with its kind."""
         kinds: dict[str, Kind] = {}
         for name, objective in self._parts():
             for column, kind in objective.columns.items():
@@ -113,7 +113,7 @@ class SumOfObjectives(nn.Module):
         *,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Compute the weighted sum, a scalar; arguments are as for `Objective`."""
+        """Compute the weighted sum of all losses, a scalar; arguments are as in `Objective`."""
         weighted = []
         for name, objective in self._parts():
             weighted.append(self.weights[name] * objective(z1, z2, metadata, weights=weights))
@@ -123,7 +123,7 @@ class SumOfObjectives(nn.Module):
     def terms(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
-        """Compute the weighted parts of all objectives, ``name/part``, which sum to the loss."""
+        """Compute the weighted parts of all losses as ``name/part``, which sum to the loss."""
         terms = {}
         for name, objective in self._parts():
             for term, value in objective.terms(z1, z2, metadata, **options).items():
@@ -133,9 +133,10 @@ class SumOfObjectives(nn.Module):
     def figures(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None
     ) -> dict[str, Tensor]:
-        """Compute the figures that training records: ``term_name/part``, ``name/bound``.
+        """Compute the quantities that training records, such as ``term_name/part``, ``name/bound``.
 
-        Terms are weighted; other figures are as in `Objective.figures`.
+        Terms are multiplied by the weight of the loss; other quantities are as in
+        `Objective.figures`.
         """
         figures = dict[str, Tensor]()
         for name, objective in self._parts():

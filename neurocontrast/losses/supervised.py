@@ -1,4 +1,4 @@
-"""Losses of one column: of labels, of the order of a number, and of predictions of a column."""
+"""Losses on one metadata column: of class labels, of a number's order, and of predictions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,21 @@ from neurocontrast.settings import Column, NonNegative, checked
 class EpsilonSupInfoNCE(Objective):
     """Epsilon-SupInfoNCE: scans of one label attract until closer than other scans by a margin.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i
-    other embeddings of the anchor's label (its twin among them), N_i those of another label
-    (Barbano et al. 2023). ε is subtracted from the similarity after its division by τ. Without any
-    other label in the batch the loss is −ε. The mean over the positives is that of the released
-    code, while the paper's equation has their sum.
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], where P_i are
+    the n_i other embeddings of the anchor's label, with the anchor's other view, and N_i the
+    embeddings of other labels (Barbano et al. 2023). ε is subtracted from similarities that are
+    divided by τ already. Without any other label in the batch the loss is −ε. The loss is a mean
+    over the positives, as in the released code, while the paper's equation is a sum over the
+    positives.
 
     Parameters
     ----------
     label : str
-        A categorical metadata column.
+        A categorical metadata column, whose categories are the labels.
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide.
+        Temperature τ. With a small τ the hardest negatives decide.
     epsilon : float, default 0.25
-        Margin ε ≥ 0, the margin between positives and negatives; larger keeps pulling for longer.
+        Margin ε ≥ 0 by which the similarity of positives should exceed the similarity of negatives.
 
     Examples
     --------
@@ -87,17 +88,18 @@ class SINCERE(EpsilonSupInfoNCE):
     """SINCERE: scans of one label attract, scans of different labels repel, and no pair does both.
 
     mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes
-    2023), P_i and N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never
-    positive, so that, unlike with `SupCon`, classes are not pushed apart from within. The KL
-    divergence of positives from negatives is at least mean_i log(#N_i + 1) − L, the `bound` in the
-    metrics of training (theorem 3 has the looser log #N_i).
+    2023), where P_i are the n_i other embeddings of the anchor's label and N_i the embeddings of
+    other labels. The gradient on a pair of one label is never positive, so that, unlike with
+    `SupCon`, classes are not pushed apart from within. The KL divergence of positives from
+    negatives is at least mean_i log(#N_i + 1) − L, the `bound` in the metrics of training (theorem
+    3 has the looser log #N_i).
 
     Parameters
     ----------
     label : str
-        A categorical metadata column.
+        A categorical metadata column, whose categories are the labels.
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide.
+        Temperature τ. With a small τ the hardest negatives decide.
 
     Examples
     --------
@@ -119,25 +121,27 @@ class SINCERE(EpsilonSupInfoNCE):
 
 
 class Triplet(Objective):
-    """Triplet loss: an anchor nearer to its own label than to any other, by a margin.
+    """Triplet loss: an anchor should be nearer to scans of its label than to others, by a margin.
 
     Over all triplets of an anchor a, another embedding p of its label and an embedding q of another
-    label, the mean of d(a, p) − d(a, q) + margin over those where it is above 0, with d the L2
-    distance of normalised embeddings (Schroff et al. 2015). Zero when no triplet is left.
+    label, the loss is the mean of the values d(a, p) − d(a, q) + margin that are above 0, with d
+    the Euclidean distance of normalised embeddings (Schroff et al. 2015). Without such values the
+    loss is 0.
 
     The number of triplets grows with the cube of the batch; here the distances of an anchor are
     sorted instead, which gives the same value and gradient in O(n² log n) time and O(n) memory.
 
-    It uses distances alone: no temperature, no normaliser, and satisfied triplets stop to count.
-    `SupCon` or `SINCERE` usually learn better embeddings; this one is the baseline.
+    The loss has no temperature and no normaliser, and triplets that satisfy the margin do not
+    count. `SupCon` or `SINCERE` usually learn better embeddings; choose the triplet loss as a
+    baseline.
 
     Parameters
     ----------
     label : str
-        Categorical metadata column.
+        A categorical metadata column, whose categories are the labels.
     margin : float, default 0.2
-        At least 0, in units of distance (at most 2). Larger: more triplets count, classes further
-        apart.
+        Margin, at least 0, in units of the distance of unit vectors (at most 2). With a larger
+        margin more triplets count, and classes lie further apart.
 
     Examples
     --------
@@ -188,7 +192,11 @@ class Triplet(Objective):
 def _counts(
     distances: Tensor, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """Count each distance (V, n_i, N) in the sum, and the active triplets of anchors, (V, n_i)."""
+    """Count how often each distance (V, n_i, N) enters the sum over active triplets, with sign.
+
+    The number of active triplets of each anchor, (V, n_i), is returned too. A triplet is active if
+    it violates the margin.
+    """
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)
     pulls = torch.searchsorted(barrier, reach)
@@ -201,25 +209,25 @@ def _counts(
 
 
 class RankNContrast(Objective):
-    """Rank-N-Contrast: order the distances of embeddings as the differences in a number, as age.
+    """Rank-N-Contrast: order distances of embeddings like the differences of a number such as age.
 
-    mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the pool of 2n embeddings
-    (Zha et al. 2023, equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i − y_j|``.
-    Each other embedding j is the positive in turn, its negatives are those at least as far from the
-    anchor in y. Only the order of the distances counts, so there is no bandwidth. The distances of
-    an anchor are sorted once: O(n² log n) time, O(n) memory.
+    mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the 2n embeddings of a
+    batch (Zha et al. 2023, equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i −
+    y_j|``. Each other embedding j is the positive in turn, with the embeddings at least as far from
+    the anchor in y as negatives. Only the order of the differences in y counts, so that there is no
+    bandwidth. The distances of an anchor are sorted once: O(n² log n) time, O(n) memory.
 
-    Choose it to predict one continuous variable such as the age. Embeddings have unit norm as in
-    every loss, while the paper's have any: a temperature of 2 is theirs, and lower ones may suit
-    unit vectors better.
+    Choose the loss to predict one continuous variable such as age. Embeddings have unit norm as in
+    every loss of this package, while the paper's embeddings have any norm: the default temperature
+    of 2 is the paper's, and lower temperatures may suit unit vectors better.
 
     Parameters
     ----------
     column : str
         A continuous metadata column, (n,), without missing values.
     temperature : float, default 2.0
-        Temperature τ, in units of the distance of two unit vectors (at most 2). Small: the nearest
-        negatives decide.
+        Temperature τ, in units of the distance of two unit vectors (at most 2). With a small τ the
+        nearest negatives decide.
 
     Examples
     --------
@@ -243,7 +251,7 @@ class RankNContrast(Objective):
 
     @property
     def scale(self) -> float:
-        """Factor 1 of inner products: distances are divided by the temperature in their place."""
+        """Factor 1 of inner products, because distances are divided by the temperature instead."""
         return 1.0
 
     @property
@@ -251,7 +259,7 @@ class RankNContrast(Objective):
         return {self.column: "continuous"}
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Refuse missing or infinite values, and vectors."""
+        """Refuse a column with missing or infinite values, or with vectors."""
         check_complete(metadata, self.column, "continuous", names=names)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
@@ -280,10 +288,10 @@ class RankNContrast(Objective):
 
 
 def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
-    """Compute Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of anchors, (V, n_i).
+    """Compute Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of each anchor i, (V, n_i).
 
-    Inputs are the similarities (V, n_i, V, n), the differences of samples in y (n_i, n), and the
-    mask of the pairs of an anchor with itself (V, n_i, V, n).
+    Inputs are the similarities s (V, n_i, V, n), the differences d of samples in y (n_i, n), and
+    the mask of the pairs of an anchor with itself (V, n_i, V, n).
     """
     n_views = len(similarities)
     pulled = similarities.masked_fill(itself, 0).sum((2, 3))
@@ -299,18 +307,18 @@ def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> 
 
 
 class Supervised(Objective):
-    r"""Error of predictions of a column, such as age, averaged over views and scans.
+    r"""Prediction error of a metadata column such as age, averaged over views and scans.
 
     Regression: the mean of \|ẑ − (y − μ)/s\| or of its square, with ẑ the single output, and μ and
     s the column's mean and standard deviation over the training scans. Classification: the
-    cross-entropy of one output a class. The projection head of such a run ends in a linear layer
-    with these outputs (`n_outputs`). The loss serves as comparison for contrastive pretraining with
-    metadata, as the L1 loss on age in Barbano et al. 2023.
+    cross-entropy, with one output for each class. The projection head of such a run ends in a
+    linear layer with `n_outputs` outputs. Use the loss as a baseline for contrastive pretraining
+    with metadata, as the L1 loss on age in Barbano et al. 2023.
 
     Parameters
     ----------
     column : str
-        Column that is predicted: of numbers, or of classes with ``error="cross-entropy"``.
+        Column to predict: numbers, or classes with ``error="cross-entropy"``.
     error : {"absolute", "squared", "cross-entropy"}, default "absolute"
         Error of one prediction.
 
@@ -348,7 +356,7 @@ class Supervised(Objective):
 
     @property
     def kind(self) -> Kind:
-        """Kind of the column: categorical for cross-entropy, continuous for other errors."""
+        """Kind of the predicted column: categorical for cross-entropy, or else continuous."""
         if self.error == "cross-entropy":
             return "categorical"
         return "continuous"
@@ -377,11 +385,11 @@ class Supervised(Objective):
         return {self.error.replace("-", "_"): pool.mean(values)}
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Refuse missing values, from which nothing can be learnt, and vectors."""
+        """Refuse a column with missing values or vectors, which cannot be predicted."""
         check_complete(metadata, self.column, self.kind, names=names)
 
     def fit(self, metadata: Metadata) -> None:
-        """Take mean and standard deviation of the training scans; refuse a constant column."""
+        """Compute mean and standard deviation over the training scans; refuse a constant column."""
         values = column_of(metadata, self.column, needed_by="the loss")
         if len(values) and (values == values[0]).all():
             raise DataError(
@@ -394,19 +402,19 @@ class Supervised(Objective):
             self.sd = exact.std(correction=0).to(self.sd)
 
     def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> Description:
-        """Describe the meaning of a prediction, for ``encoder.json``.
+        """Describe the meaning of the network's predictions, for ``encoder.json``.
 
         Parameters
         ----------
         metadata : mapping
             Columns of the training scans.
         categories : mapping
-            Column → names of its categories, in the order of their codes.
+            Names of the categories of each column, in the order of the codes.
 
         Raises
         ------
         DataError
-            If no training scan is of some class.
+            If a class has no training scan.
         """
         values = metadata[self.column]
         target: Description = {"column": self.column, "kind": self.kind}
@@ -432,7 +440,7 @@ class Supervised(Objective):
 def check_complete(
     metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None
 ) -> None:
-    """Refuse a column of vectors, or with missing or infinite values, naming the rows."""
+    """Refuse a column with missing or infinite values, or with vectors, naming the rows."""
     values = column_of(metadata, name, needed_by="the loss")
     if values.ndim != 1:
         raise DataError(f"objective.column: '{name}' is a vector; name a single column.")

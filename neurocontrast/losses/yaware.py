@@ -1,4 +1,4 @@
-"""y-Aware InfoNCE, its special case SupCon, and L^exp, whose repulsion fades with likeness."""
+"""Losses with kernel-weighted positives: y-Aware InfoNCE, SupCon, and exponential y-Aware."""
 
 from dataclasses import replace
 
@@ -15,23 +15,24 @@ from neurocontrast.settings import Column, checked
 
 
 class YAwareInfoNCE(Objective):
-    """Y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.
+    """Y-Aware InfoNCE: scans attract in proportion to similarity of metadata, and all scans repel.
 
-    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings
-    (Dufumier et al. 2021), which is conditional alignment + global uniformity + log M. Each
-    anchor's weights sum to 1 (rows, not columns, are normalised: a scan of a rare age counts as
-    much as any other).
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the 2n embeddings of a
+    batch (Dufumier et al. 2021), which is `ConditionalAlignment` + `GlobalUniformity` + log M with
+    M = 2n − 1. Each anchor's weights sum to 1 (rows, not columns, are normalised: a scan of a rare
+    age counts as much as any other).
 
     With ``negatives``, a second kernel v, the sum in the logarithm is over candidates of the weight
     b_ij = max(v_ij/‖v‖∞, w_ij/‖w‖∞): mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} b_ik
-    exp s_ik ). A scan is then told from those that v makes its negatives, and from its positives,
-    but from no other. With v the `Categorical` kernel on the site, nothing is gained by telling
-    sites apart, while scans of like age attract across sites. v = 1 everywhere is y-Aware InfoNCE
-    again; where only the own second view is a positive, it is `FairInfoNCE`.
+    exp s_ik ). A scan is then contrasted only with scans of positive v, its negatives, and with its
+    positives. With v the `Categorical` kernel on the site, the loss does not fall when sites are
+    told apart, while scans of similar age attract across sites. With v = 1 everywhere the loss is
+    y-Aware InfoNCE without ``negatives``; if only a scan's second view is a positive, the loss is
+    `FairInfoNCE`.
 
-    Choose it when metadata such as age should shape the representation. A bandwidth near 0 gives
-    `NTXent`, a categorical kernel `SupCon`. Note that it also pushes alike scans apart, a little;
-    with `ConditionalAlignmentUniformity` it does not.
+    Choose the loss when metadata such as age should shape the representation. With a bandwidth near
+    0 the loss is `NTXent`, with a categorical kernel `SupCon`. Scans of similar metadata repel too,
+    a little; with `ConditionalAlignmentUniformity` they do not.
 
     Parameters
     ----------
@@ -39,10 +40,10 @@ class YAwareInfoNCE(Objective):
         Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
         Wider kernels pull more scans together and make the representation smoother in the metadata.
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
+        Temperature τ. With a small τ the hardest negatives decide, and alignment weighs more.
     negatives : Kernel, optional
-        Kernel v ≥ 0 between scans, such as ``Categorical("site")``: who is a negative, and how
-        much. None: all.
+        Kernel v ≥ 0 between scans, such as ``Categorical("site")``, the weight of one scan as a
+        negative of another; by default all scans are negatives.
 
     Examples
     --------
@@ -100,7 +101,7 @@ class YAwareInfoNCE(Objective):
         }
 
     def _candidates(self, pairs: Pairs, w: Tensor) -> Tensor:
-        """Compute b = max(v/‖v‖∞, w/‖w‖∞), the weight of a candidate as negative or positive."""
+        """Compute b = max(v/‖v‖∞, w/‖w‖∞), the weight of a scan as another's candidate."""
         assert self.negatives is not None
         v = pairs.weights(self.negatives)
         return torch.maximum(
@@ -111,17 +112,17 @@ class YAwareInfoNCE(Objective):
 class SupCon(YAwareInfoNCE):
     """SupCon (L_out): scans of one label attract, all scans repel.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], P_i the n_i other embeddings of the
-    anchor's label, its twin among them (Khosla et al. 2020, eq. 2, without the hidden factor of the
-    released code). This is `YAwareInfoNCE` with a `Categorical` kernel. It also repels scans of one
-    label from each other, which `SINCERE` does not.
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], where P_i are the n_i other
+    embeddings of the anchor's label, with the anchor's other view (Khosla et al. 2020, eq. 2,
+    without the factor τ/0.07 of the released code). The loss is `YAwareInfoNCE` with a
+    `Categorical` kernel. Scans of one label repel each other too, which they do not with `SINCERE`.
 
     Parameters
     ----------
     label : str
-        A categorical metadata column.
+        A categorical metadata column, whose categories are the labels.
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide.
+        Temperature τ. With a small τ the hardest negatives decide.
 
     Examples
     --------
@@ -141,17 +142,18 @@ class SupCon(YAwareInfoNCE):
 
 
 class ExponentialYAware(Objective):
-    """L^exp: scans attract as far as their metadata are alike, and repel as far as they differ.
+    """L^exp: scans attract by the similarity of metadata, and repel by the difference.
 
-    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the
-    pool of 2n embeddings (Barbano et al. 2023, the loss L^exp). It is `YAwareInfoNCE` with each
-    similarity in the logarithm multiplied by how much the two scans differ: scans of equal metadata
-    do not repel at all. The sum over k keeps the positive j itself; some sources leave it out.
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the 2n
+    embeddings of a batch (Barbano et al. 2023, the loss L^exp). The loss is `YAwareInfoNCE` with
+    each similarity in the logarithm multiplied by the difference 1 − w/‖w‖∞ of the two scans'
+    metadata: scans of equal metadata do not repel at all. The sum over k keeps the positive j
+    itself; some sources leave it out.
 
-    Choose it over `YAwareInfoNCE` to predict a continuous variable such as the age. Because the
-    damped similarity of alike scans is 0 and not −∞, each adds 1 to the sum, which weakens the
-    repulsion of the others where many are alike; `ConditionalAlignmentUniformity` leaves alike
-    scans out of the sum.
+    Choose the loss over `YAwareInfoNCE` to predict a continuous variable such as age. The damped
+    similarity of scans with equal metadata is 0 and not −∞, so that each such scan adds 1 to the
+    sum and weakens the repulsion of other scans; `ConditionalAlignmentUniformity` leaves scans of
+    equal metadata out of the sum.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ class ExponentialYAware(Objective):
         Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0)``. Wider kernels pull more
         scans together and push fewer apart.
     temperature : float, default 0.1
-        Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
+        Temperature τ. With a small τ the hardest negatives decide, and alignment weighs more.
 
     Examples
     --------

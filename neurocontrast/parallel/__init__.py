@@ -1,1 +1,1 @@
-"""Workers for many files, devices, and the processes that train one network together."""
+"""Worker processes for many files, choice of devices, and processes that train one network."""

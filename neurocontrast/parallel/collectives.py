@@ -1,8 +1,8 @@
-"""Gather samples and sums over the processes of a distributed run, and divide batches among them.
+"""Gather samples and sums over the processes of a distributed run, and divide batches by process.
 
-Every process returns the loss of the whole batch, and collectives are differentiated as the
-gradient of the *sum over processes* of these losses. After the mean over processes that PyTorch's
-DDP takes, parameter gradients equal the gradients of one process on the concatenated batch.
+Every process returns the loss of the whole batch, and gathering is differentiated as the gradient
+of the *sum over processes* of these losses. After PyTorch's DDP has averaged gradients over
+processes, parameter gradients equal the gradients of a single process with the concatenated batch.
 """
 
 import json
@@ -22,7 +22,7 @@ _local = ContextVar("local", default=False)
 
 @contextmanager
 def on_this_process_only() -> Iterator[None]:
-    """Compute losses on this process's batch alone, where not all processes take part."""
+    """Compute losses on this process's batch alone, if not all processes compute the loss."""
     token = _local.set(True)
     try:
         yield
@@ -41,7 +41,7 @@ def is_distributed() -> bool:
 
 
 def gather_sizes(n: int, device: torch.device) -> list[int]:
-    """Return every process's batch size; nothing else is read back from an accelerator."""
+    """Return the batch size of every process, with a single transfer from the GPU."""
     sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=device)
     sizes[dist.get_rank()] = n
     dist.all_reduce(sizes)
@@ -49,24 +49,24 @@ def gather_sizes(n: int, device: torch.device) -> list[int]:
 
 
 def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
-    """Concatenate (n, …) tensors of all processes, whose n may differ; differentiable."""
+    """Concatenate the tensors (n, …) of all processes, whose n may differ; differentiable."""
     return cast(Tensor, _Gather.apply(samples, sizes))
 
 
 def of_all_processes(samples: Tensor) -> Tensor:
-    """Concatenate (n, …) tensors of all processes; return the tensor itself in a single process."""
+    """Concatenate the tensors (n, …) of all processes, or return the tensor of a single process."""
     if not is_distributed():
         return samples
     return gather_samples(samples, gather_sizes(len(samples), samples.device))
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Sum a tensor over processes; differentiable."""
+    """Sum a tensor over all processes; differentiable."""
     return cast(Tensor, _Sum.apply(values))
 
 
 def average_over_processes(gradients: Sequence[Tensor | None]) -> None:
-    """Replace gradients by their mean over processes, in place, for parameters outside DDP."""
+    """Replace gradients by the mean over processes, in place, for parameters that DDP ignores."""
     if not is_distributed():
         return
     for gradient in gradients:
@@ -77,21 +77,22 @@ def average_over_processes(gradients: Sequence[Tensor | None]) -> None:
 
 @dataclass(frozen=True)
 class Processes:
-    """Number of this process in a run, and exchange of small contents with the others."""
+    """Number of this process in a distributed run, and exchange of small data with the others."""
 
     rank: int = 0
     size: int = 1
-    """Number of processes."""
+    """Number of processes in the run."""
     group: Any = None
-    """Group that communicates over the CPU, not to wait for a GPU; None for one process."""
+    """Process group that communicates over the CPU, so that no GPU is waited for; None for one
+    process."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes files and reports progress."""
+        """Whether this is the process that writes files and reports progress."""
         return self.rank == 0
 
     def share(self, rows: Sequence[_Row]) -> list[_Row]:
-        """Return this process's contiguous rows of a batch; sizes differ by at most one."""
+        """Return this process's contiguous part of a batch; parts differ by at most one row."""
         first = len(rows) * self.rank // self.size
         last = len(rows) * (self.rank + 1) // self.size
         return list(rows[first:last])
@@ -100,15 +101,15 @@ class Processes:
     def divided(
         self, batches: Sequence[Sequence[int]], *, whole: bool = False
     ) -> Iterator[list[list[int]]]:
-        """Give this process's rows of every batch, for losses over all processes.
+        """Provide this process's rows of every batch, for losses over all processes.
 
         Parameters
         ----------
         batches : sequence of sequence of int
             Rows of each batch.
         whole : bool
-            Give all rows to every process, whose losses are then computed alone; also done if a
-            batch has fewer rows than there are processes.
+            Whether every process gets all rows and computes the loss without the others, as is also
+            done if a batch has fewer rows than there are processes.
         """
         if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
             with on_this_process_only():
@@ -117,18 +118,18 @@ class Processes:
             yield list(map(self.share, batches))
 
     def largest(self, number: int) -> int:
-        """Return the largest of the processes' numbers; every process must call."""
+        """Return the largest of a number over all processes; every process must call."""
         largest = torch.tensor([number])
         if self.size > 1:
             dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self.group)
         return int(largest.item())
 
     def wait_for_all(self) -> None:
-        """Wait until every process has called."""
+        """Wait until every process has called this method."""
         self.largest(0)
 
     def from_first(self, content: Any) -> Any:
-        """Return the first process's JSON-ready content; every process must call."""
+        """Return the JSON-ready content that the first process passes; every process must call."""
         if self.size == 1:
             return content
         encoded = b""

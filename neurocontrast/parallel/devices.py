@@ -1,4 +1,4 @@
-"""Find processor, GPUs and other processes of a program, and keep freed memory."""
+"""Find the processor, GPUs and launcher of a program, and keep freed memory for reuse."""
 
 import contextlib
 import ctypes
@@ -12,20 +12,21 @@ from typing import Any, Literal, NamedTuple
 from neurocontrast.exceptions import ConfigError
 
 _TRIM_THRESHOLD = -1
-"""M_TRIM_THRESHOLD of glibc's mallopt(3)."""
+"""Number of the option M_TRIM_THRESHOLD of glibc's function mallopt(3)."""
 _MMAP_THRESHOLD = -3
-"""M_MMAP_THRESHOLD of glibc's mallopt(3)."""
+"""Number of the option M_MMAP_THRESHOLD of glibc's function mallopt(3)."""
 _LARGEST_OF_GLIBC = 2**25
-"""Largest threshold in bytes to which glibc adapts by itself."""
+"""Largest threshold in bytes to which glibc adapts without options."""
 
 COMMAND = "NEUROCONTRAST_COMMAND"
-"""Environment variable with the process number of a command, which its processes inherit."""
+"""Environment variable with the process ID of the command line's process, inherited by the
+processes that the command starts."""
 
 
 def describe_processor() -> dict[str, str | int]:
-    """Return the processor's name, its cores, and the cores that this process may use.
+    """Return the processor's name, the number of cores, and the number this process may use.
 
-    Affinity and the quota of a container can leave fewer cores to a process.
+    CPU affinity and the quota of a container can limit the number of usable cores.
     """
     import joblib
 
@@ -34,7 +35,7 @@ def describe_processor() -> dict[str, str | int]:
 
 
 def _name_of_processor() -> str:
-    """Return Linux's name of the processor's model; "" on other systems."""
+    """Return the processor's model name on Linux, or an empty text on other systems."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.is_file():
         return ""
@@ -47,23 +48,23 @@ def _name_of_processor() -> str:
 def usable_accelerator(
     asked: str, n_devices: int = 1, *, section: str, training: str = "32-true"
 ) -> Literal["cpu", "cuda"]:
-    """Choose 'cpu' or 'cuda' for a section's ``accelerator``.
+    """Choose the device, 'cpu' or 'cuda', for a setting ``accelerator``.
 
     Parameters
     ----------
     asked : str
-        ``cpu``, ``cuda`` or ``auto``.
+        Setting: ``cpu``, ``cuda`` or ``auto``.
     n_devices : int
-        Processes, of which each needs a GPU.
+        Number of processes, each of which needs a GPU of its own.
     section : str
-        Name of the section, with which messages begin.
+        Name of the configuration section, for messages.
     training : str
         Precision of training, which must be ``32-true`` on a CPU.
 
     Raises
     ------
     ConfigError
-        If this machine has too few GPUs, or the precision needs one.
+        If this machine has too few GPUs, or the precision needs a GPU.
     """
     import torch
 
@@ -92,23 +93,24 @@ def usable_accelerator(
 
 
 class Launched(NamedTuple):
-    """Launcher of this process, its number, and numbers of processes."""
+    """Launcher that started this process, number of this process, and number of processes."""
 
     by: Literal["torchrun", "srun", "fabric"] | None = None
     rank: int = 0
-    """Number among all processes."""
+    """Number of this process among all processes of the run."""
     local_rank: int = 0
-    """Number among the processes of this machine."""
+    """Number of this process among the processes on this machine."""
     n_processes: int = 1
     n_local: int = 1
-    """Processes on this machine."""
+    """Number of processes on this machine."""
 
 
 def launched(environment: Mapping[str, str] | None = None) -> Launched:
-    """Tell which launcher started this process, and this process's number.
+    """Detect which launcher started this process, and the number of this process.
 
-    `srun` is recognised by its step, since a batch script alone is one process. Processes that
-    Fabric starts for a command are recognised by their parent's number in `COMMAND`.
+    `srun` is recognised by the variables of a SLURM step, because a batch script without `srun` is
+    a single process. Processes that Lightning Fabric starts for a command are recognised by the
+    command's process ID in the variable `COMMAND`.
 
     Parameters
     ----------
@@ -133,9 +135,9 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
 
 
 def _launched_by_srun(environment: Mapping[str, str]) -> Launched:
-    """Return the rank of this process and the number of processes of a SLURM step.
+    """Return number of this process and number of processes of a SLURM step.
 
-    Nodes with different numbers of tasks are refused.
+    A step with different numbers of tasks on its nodes is refused.
     """
     n_tasks = environment["SLURM_STEP_NUM_TASKS"]
     # Such as 4(x2), or 2,1; a step that does not say has one node.
@@ -151,7 +153,7 @@ def _launched_by_srun(environment: Mapping[str, str]) -> Launched:
 
 
 def refuse_several(command: str) -> None:
-    """Refuse processes that torchrun or srun has started for a command that works in one."""
+    """Refuse several processes, started by torchrun or srun, for a command that needs one."""
     process = launched()
     if process.n_processes > 1:
         raise ConfigError(
@@ -162,11 +164,12 @@ def refuse_several(command: str) -> None:
 
 @contextlib.contextmanager
 def keeping_freed_memory() -> Iterator[None]:
-    """Let the C library keep freed memory for new arrays, until the end of the block.
+    """Let the C library reuse freed memory for new arrays, until the context ends.
 
-    glibc gives every large array back to the kernel, which clears its pages for the next array: up
-    to a quarter of the time of a training step on a CPU (``benchmarks/training``). Nothing is done
-    where ``MALLOC_…`` or ``GLIBC_TUNABLES`` are set.
+    Without this, glibc returns the memory of every large array to the kernel, which clears pages
+    for the next array; this takes up to a quarter of the time of a training step on a CPU
+    (``benchmarks/training``). Nothing is changed if the user has set ``MALLOC_…`` or
+    ``GLIBC_TUNABLES``.
     """
     libc = _adaptable_glibc()
     if libc is None:
@@ -184,7 +187,7 @@ def keeping_freed_memory() -> Iterator[None]:
 
 
 def _adaptable_glibc() -> Any:
-    """Return glibc, unless the user has set its thresholds or there is another C library."""
+    """Return glibc, or None if the user has set its thresholds or the C library is another."""
     variables = [name for name in os.environ if name.startswith("MALLOC_")]
     if variables or "malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         return None

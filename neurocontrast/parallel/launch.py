@@ -1,7 +1,8 @@
-"""Start or join the processes of one training or embedding, by Lightning Fabric.
+"""Start or connect the processes of one training or embedding, by Lightning Fabric.
 
-The command line starts the processes of ``devices`` itself: Fabric runs the same command once more
-for each process after the first. torchrun and srun start all processes.
+With ``devices`` above 1, the command line starts further processes itself: Fabric runs the same
+command once more for each process after the first. With torchrun or srun, the launcher starts all
+processes.
 """
 
 import ctypes
@@ -42,9 +43,10 @@ from neurocontrast.parallel.devices import (
 from neurocontrast.parallel.hardware import Hardware
 
 _PATIENCE = timedelta(days=7)
-"""Longest wait for the first process, which may preprocess a cohort; a death is noticed at once."""
+"""Longest wait for the first process, which may preprocess a cohort; the death of a process is
+noticed at once."""
 _DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
+"""Number of the option PR_SET_PDEATHSIG of the Linux function prctl(2)."""
 _LOST = (
     "another process of this run has ended, and this one cannot go on alone. If it has not said "
     "why, it was killed, perhaps for lack of memory. The last checkpoint, if there is one, is "
@@ -56,7 +58,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Engine:
-    """Fabric, which runs the network on its device, and the processes of the run."""
+    """Lightning Fabric, which runs the network on its device, and the processes of the run."""
 
     fabric: Fabric
     processes: Processes
@@ -64,10 +66,10 @@ class Engine:
 
 @contextmanager
 def joined(hardware: Hardware) -> Iterator[Engine]:
-    """Start or join the processes of a training, and leave them at the end of the block.
+    """Start or connect the processes of a training, and disconnect when the context ends.
 
-    An error is shown by one process: the others raise `OtherProcessEnded`, also in place of a lost
-    connection.
+    Only one process shows an error: the other processes raise `OtherProcessEnded`, also if their
+    connection was lost.
     """
     engine = launch(hardware)
     processes = engine.processes
@@ -87,7 +89,7 @@ def joined(hardware: Hardware) -> Iterator[Engine]:
 
 
 def launch(hardware: Hardware) -> Engine:
-    """Start or join the processes of a training, as `joined` does, without leaving them."""
+    """Start or connect the processes of a training, as `joined` does, without disconnecting."""
     process = launched()
     accelerator = usable_accelerator(
         hardware.accelerator, hardware.devices, section="training", training=hardware.precision
@@ -111,7 +113,7 @@ def launch(hardware: Hardware) -> Engine:
 
 
 def _check_number(hardware: Hardware, process: Launched) -> None:
-    """Refuse settings whose number of processes is not the number of started processes."""
+    """Refuse settings that ask for another number of processes than were started."""
     starts = process.by is None and hardware.num_nodes == 1 and hardware.devices > 1
     if starts and COMMAND not in os.environ:
         raise ConfigError(
@@ -140,7 +142,7 @@ def _check_number(hardware: Hardware, process: Launched) -> None:
 def _launch_fabric(
     hardware: Hardware, accelerator: Literal["cpu", "cuda"], process: Launched
 ) -> Engine:
-    """Launch Fabric, and connect the processes if there are several."""
+    """Launch Lightning Fabric, and connect the processes if there are several."""
     is_one = hardware.n_processes == 1
     strategy: str | DDPStrategy = "auto"
     if not is_one:
@@ -161,7 +163,10 @@ def _launch_fabric(
 
 
 def _averaging_gradients() -> DDPStrategy:
-    """Return PyTorch's DDP without synchronised buffers, which are equal or are meant to differ."""
+    """Return PyTorch's DDP without synchronising buffers.
+
+    Buffers are equal in all processes, or differ on purpose, as batch statistics of each process.
+    """
     # PyTorch has renamed the option since 2.6.
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters:
         return DDPStrategy(forward_sync_buffers=False)
@@ -175,18 +180,19 @@ def after_first(
     *,
     tell: Callable[[Result], object],
 ) -> Result:
-    """Call a function in the first process, and then another in all other processes.
+    """Call one function in the first process, and then another in all other processes.
 
     Parameters
     ----------
     processes : Processes
         Processes of the run, all of which must call.
     first : function
-        Called in the first process.
+        Function for the first process.
     follow : function
-        Called in the other processes, with the content from the first.
+        Function for the other processes, called with the content that `tell` returned in the first
+        process.
     tell : function
-        Turns the result of `first` into JSON-ready content.
+        Function that turns the result of `first` into JSON-ready content for the other processes.
 
     Returns
     -------
@@ -196,7 +202,7 @@ def after_first(
     Raises
     ------
     OtherProcessEnded
-        In the other processes, if `first` fails.
+        Raised in the other processes if `first` fails.
     """
     if not processes.is_first:
         received = processes.from_first(None)
@@ -215,9 +221,9 @@ def after_first(
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:
-    """Return Fabric's description of a launcher.
+    """Return Lightning Fabric's class for a launcher, such as torchrun.
 
-    Fabric's own choice takes every process of a SLURM job for a process that srun has started.
+    By default, Fabric treats every process within a SLURM job as started by srun.
     """
     if launcher == "torchrun":
         return TorchElasticEnvironment()
@@ -237,7 +243,7 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
 
 
 def _is_lost_connection(error: RuntimeError) -> bool:
-    """Tell whether a collective failed because another process has ended."""
+    """Tell whether communication failed because another process has ended."""
     return (
         isinstance(error, dist.DistError)
         or "gloo" in str(error).lower()

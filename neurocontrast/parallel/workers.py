@@ -1,4 +1,4 @@
-"""Work on many files at once, in several processes of one thread each."""
+"""Apply a function to many files in several worker processes, each with one thread."""
 
 import os
 import warnings
@@ -12,19 +12,20 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from neurocontrast.exceptions import ConfigError, NeurocontrastError
 
 N_SCANS_A_WORKER = 24
-"""Scans for which another process pays: fewer take less time than importing MONAI."""
+"""Number of scans for which a further process saves time; fewer scans take less time than importing
+MONAI."""
 
 Result = TypeVar("Result")
 
 
 class WorkerError(NeurocontrastError):
-    """A worker process was ended from outside."""
+    """Error raised if a worker process was ended from outside."""
 
     exit_code = 1
 
 
 def check_n_workers(n_workers: int) -> None:
-    """Refuse a number of processes below 0."""
+    """Refuse a negative number of worker processes."""
     if n_workers < 0:
         raise ConfigError(f"n_workers must be 0 or more (0: in this process), found {n_workers}.")
 
@@ -37,23 +38,23 @@ def map_files(
     option: str = "data.n_workers",
     n_per_worker: int = 4,
 ) -> Iterator[Result]:
-    """Call a function in worker processes, once for each tuple of arguments.
+    """Call a function for each tuple of arguments, in several worker processes.
 
-    A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and no thread
-    of this process is copied half-way.
+    A worker starts as a new Python interpreter, so that scripts need no ``__main__`` guard, and
+    threads of this process are not forked.
 
     Parameters
     ----------
     function : function
-        Must be importable by workers.
+        Function to call, which workers must be able to import.
     arguments : sequence of tuple
         Arguments of each call.
     n_workers : int
-        Number of processes, 0 for this process.
+        Number of worker processes; 0 to call the function in this process.
     option : str
-        Name of the option `n_workers`, for messages.
+        Name of the user's option for the number of workers, for messages.
     n_per_worker : int
-        Fewest calls for which a worker is started.
+        Smallest number of calls for which a worker is started.
 
     Yields
     ------
@@ -86,7 +87,7 @@ def map_files(
 
 
 def _unless_left(owner: int, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function, unless the process that waits for the result was killed."""
+    """Call a function, unless the process that waits for the result has ended."""
     if os.getppid() != owner:
         raise WorkerError("the process that this is done for has ended.")
     return function(*arguments)

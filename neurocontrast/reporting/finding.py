@@ -1,4 +1,4 @@
-"""A finding: one question to an evaluation, with its measurement, its record and its section of the report."""
+"""A finding: one question to an evaluation, with its measurement, record and report section."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Finding:
     kinds : tuple of str
         Kinds of target whose reports have the section.
     last : bool
-        Whether the finding is measured after the others, since it uses what they found.
+        Whether the finding is measured after all others, because it needs their results.
 
     Notes
     -----
@@ -70,6 +70,6 @@ class Finding:
     last: bool = False
 
     def fits(self, files: EvaluationFolder) -> bool:
-        """Return whether the report of an evaluation can have the section."""
+        """Tell whether the section suits an evaluation's kind of samples and kind of target."""
         is_of_samples = not self.of or files.words.kind in self.of
         return is_of_samples and files.kind in self.kinds

@@ -1,4 +1,4 @@
-"""Train networks: loop, checkpoints, measurements between epochs, and fine-tuning."""
+"""Train networks: training loop, checkpoints, measurements between epochs, and fine-tuning."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from neurocontrast.lazy import lazy_exports
 from neurocontrast.training.settings import FinetuneSettings, TrainingSettings
 
 if TYPE_CHECKING:
-    from neurocontrast.training.data import TrainingData, Views
-    from neurocontrast.training.loop import FitResult, fit
+    from neurocontrast.training.data import PretextTask, TrainingData, Views
+    from neurocontrast.training.loop import FitResult, TrainingOutput, fit
     from neurocontrast.training.validation import alignment, effective_rank, uniformity
 
 __all__ = [
     "FinetuneSettings",
     "FitResult",
+    "PretextTask",
     "TrainingData",
+    "TrainingOutput",
     "TrainingSettings",
     "Views",
     "alignment",
@@ -28,8 +30,8 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "data": ["TrainingData", "Views"],
-        "loop": ["FitResult", "fit"],
+        "data": ["PretextTask", "TrainingData", "Views"],
+        "loop": ["FitResult", "TrainingOutput", "fit"],
         "validation": ["alignment", "effective_rank", "uniformity"],
     },
 )

@@ -1,4 +1,4 @@
-"""Freeze the statistics of batch normalisation, or compute them over all processes."""
+"""Freeze running statistics of batch normalisation, or compute statistics over all processes."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,13 +12,16 @@ from neurocontrast.parallel.collectives import is_distributed, sum_over_processe
 
 
 def layers_of(model: nn.Module) -> list[_BatchNorm]:
-    """Return the model's layers of batch normalisation."""
+    """Return all batch normalisation layers of a model."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
 @contextlib.contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Evaluate with each batch's statistics, as in training, and keep the running statistics."""
+    """Normalise by each batch's statistics, as in training, until the context ends.
+
+    Dropout is off, and running statistics stay unchanged.
+    """
     was_training = model.training
     model.eval()
     for layer in layers_of(model):
@@ -32,7 +35,10 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def still_statistics(model: nn.Module) -> Iterator[None]:
-    """Keep running statistics unchanged while layers in training mode use each batch's."""
+    """Keep running statistics unchanged until the context ends.
+
+    Layers in training mode still normalise by the statistics of each batch.
+    """
     layers = [layer for layer in layers_of(model) if layer.training and layer.track_running_stats]
     for layer in layers:
         layer.track_running_stats = False
@@ -44,17 +50,18 @@ def still_statistics(model: nn.Module) -> Iterator[None]:
 
 
 class SynchronisedBatchNorm(_BatchNorm):
-    """Batch normalisation over all processes on CPUs, where PyTorch's SyncBatchNorm refuses to run.
+    """Batch normalisation over the batches of all processes, on CPUs.
 
-    In one process, in evaluation mode, and within `on_this_process_only`, the batch normalisation
-    is PyTorch's. The sizes of the processes' batches may differ; no batch may be empty.
+    PyTorch's SyncBatchNorm runs on GPUs only. In a single process, in evaluation mode, and within
+    `on_this_process_only`, the layer behaves as PyTorch's batch normalisation. The batch sizes of
+    processes may differ; no batch may be empty.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        """Accept any number of axes, for which the base class asks."""
+        """Accept input with any number of axes; the base class calls this check."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise (n, C, …)."""
+        """Normalise input (n, C, …) by the statistics of all processes' batches."""
         if not (self.training and is_distributed()):
             return super().forward(input)
         dims = [0, *range(2, input.ndim)]
@@ -75,7 +82,7 @@ class SynchronisedBatchNorm(_BatchNorm):
         return normalised.to(input.dtype)
 
     def _update_running(self, mean: Tensor, variance: Tensor) -> None:
-        """Move the running statistics towards the batch's, if the layer has any."""
+        """Move the running statistics towards a batch's statistics, if the layer has any."""
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None
@@ -88,7 +95,7 @@ class SynchronisedBatchNorm(_BatchNorm):
 
 
 def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
-    """Let every batch normalisation of a module be over all processes, with the same weights."""
+    """Let every batch normalisation of a module use the batches of all processes."""
     if on_gpu:
         nn.SyncBatchNorm.convert_sync_batchnorm(module)
         return
@@ -97,5 +104,5 @@ def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
 
 
 def is_synchronised(layer: nn.Module) -> bool:
-    """Tell whether a batch normalisation is over all processes."""
+    """Tell whether a batch normalisation layer uses the batches of all processes."""
     return isinstance(layer, (SynchronisedBatchNorm, nn.SyncBatchNorm))

@@ -1,4 +1,4 @@
-"""Write checkpoints of a training, each whole or not at all, and continue from the newest."""
+"""Write checkpoints of a training atomically, and continue a training from the newest one."""
 
 from __future__ import annotations
 
@@ -26,40 +26,41 @@ if TYPE_CHECKING:  # Lightning takes a second to import, and commands that read 
 
 _FORMAT = 1
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
-"""Errors of damaged content; others, such as a missing permission, tell of a file out of reach."""
+"""Error numbers of damaged files; other errors, such as a missing permission, mean that a file is
+out of reach."""
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint: progress of the training, and its state."""
+    """Content of a checkpoint file: progress of the training, and state of model and optimiser."""
 
     position: Position
-    """Finished epochs and batches, with their figures."""
+    """Number of finished epochs and batches, with their metrics."""
     state: StateDict
-    """State of model, optimiser, loss and software, as `TrainerState.state_dict` returns it."""
+    """State of model, optimiser, loss and software, as returned by `TrainerState.state_dict`."""
 
 
 def save_checkpoint(
     folder: Path, position: Position, state: Mapping[str, object], *, keep: int
 ) -> Path:
-    """Write a checkpoint atomically, and remove all but the last ones.
+    """Write a checkpoint atomically, and remove all but the last checkpoints of a folder.
 
     Parameters
     ----------
     folder : Path
         Folder of checkpoints.
     position : Position
-        Progress of the training, after which the file is named.
+        Progress of the training, which gives the file its name.
     state : mapping
         State of model, optimiser, loss and software: tensors, numbers and text only.
     keep : int
-        Number of checkpoints that stay.
+        Number of checkpoints to keep.
 
     Returns
     -------
     Path
-        File of the checkpoint.
+        Path of the written checkpoint.
     """
     stem = f"epoch-{position.epoch:04d}"
     if position.batch:
@@ -75,7 +76,7 @@ def save_checkpoint(
 
 
 def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
-    """Return the checkpoint of a folder with the most epochs and batches, or None."""
+    """Return a folder's checkpoint with the most epochs and batches; None without any."""
     checkpoints = _checkpoints_of(Path(folder))
     if not checkpoints:
         return None
@@ -83,17 +84,17 @@ def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
 
 
 def epochs_of(checkpoint: Path) -> int:
-    """Return the number of finished epochs from the name of a checkpoint."""
+    """Return the number of finished epochs, read from a checkpoint's file name."""
     return int(checkpoint.stem.split("-")[1])
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint, without running any code in the file.
+    """Read a checkpoint file, without running any code in the file.
 
     Raises
     ------
     CheckpointError
-        If the content is damaged, of another format, or out of reach.
+        If the file is damaged, of another format, or cannot be read at present.
     """
     try:
         _verify(path)
@@ -112,7 +113,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def _unreadable(path: Path, error: Exception) -> Exception:
-    """Return the error of a checkpoint that is damaged or out of reach."""
+    """Return the error for a checkpoint that is damaged or out of reach."""
     if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
         return CheckpointError(
             f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue "
@@ -127,7 +128,7 @@ def _unreadable(path: Path, error: Exception) -> Exception:
 
 
 def _verify(path: Path) -> None:
-    """Compare all checksums of an archive, which ``torch.load`` does not do."""
+    """Verify all checksums of a checkpoint's zip archive, which ``torch.load`` does not do."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         # No member has attributes; PyTorch would not fill the memory of one marked as a folder.
@@ -141,7 +142,7 @@ def _verify(path: Path) -> None:
 
 
 def _checkpoints_of(folder: Path) -> list[Path]:
-    """Return a folder's checkpoints in the order of their epochs and batches."""
+    """Return a folder's checkpoints, sorted by epochs and batches."""
     numbers = {}
     for path in folder.glob("epoch-*.pt"):
         match = _NAME.fullmatch(path.name)
@@ -151,7 +152,7 @@ def _checkpoints_of(folder: Path) -> list[Path]:
 
 
 class Checkpoints:
-    """Checkpoints of one run, which its first process writes and all processes read."""
+    """Checkpoints of one run, which the first process writes and all processes read."""
 
     def __init__(self, state: TrainerState, run: Path, *, progress: Progress) -> None:
         self.folder = run / "checkpoints"
@@ -160,7 +161,7 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
-        """Write a checkpoint now."""
+        """Write a checkpoint in the first process, and return the path."""
         path = self.folder
         if self._state.processes.is_first:
             keep = self._state.settings.keep_checkpoints
@@ -169,13 +170,13 @@ class Checkpoints:
         return path
 
     def save_if_due(self, position: Position) -> None:
-        """Write a checkpoint within an epoch if the last one is `checkpoint_minutes` old."""
+        """Write a checkpoint within an epoch if the last is older than `checkpoint_minutes`."""
         minutes = self._state.settings.checkpoint_minutes
         if minutes and time.monotonic() - self._last >= 60 * minutes:
             self.save(position)
 
     def restore(self) -> Position:
-        """Continue from the newest checkpoint, or begin if there is none."""
+        """Restore the newest checkpoint and return its progress, or begin without checkpoints."""
         newest = newest_checkpoint(self.folder)
         name = None
         if newest is not None:
@@ -206,7 +207,7 @@ class Checkpoints:
 
 
 def batches_within(position: Position) -> str:
-    """Return the words for finished batches of the current epoch; "" between epochs."""
+    """Return words for the finished batches of an unfinished epoch, for messages; "" if none."""
     if not position.batch:
         return ""
     return f" and {position.batch} batches"

@@ -1,4 +1,4 @@
-"""Fit linear components in one pass, without a loss: a linear encoder, or beside a network."""
+"""Fit linear components (PCA, LDA) to scans, as a linear encoder or in addition to a network."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ LINEAR_OBJECTIVES = {
         ),
     },
 }
-"""Linear encoder → section ``objective`` of ``encoder.json``, which has no loss."""
+"""Section ``objective`` of ``encoder.json`` for linear encoders, which have no loss, by encoder."""
 
 MEMORY = 2 * 2**30
-"""Largest size in bytes of the samples to which components beside a network are fitted."""
+"""Largest size in bytes of the samples to which components in addition to a network are fitted."""
 _BYTES_A_VALUE = 4
 _BATCH = 16
 _STEADY = 1e-6
-"""Range of a voxel over the largest range, above which the voxel varies."""
+"""Smallest range of a voxel that varies, as a share of the largest range of any voxel."""
 _BEFORE_LDA = 3
-"""Number of principal components for each discriminant."""
+"""Number of principal components for each discriminant of the linear encoder ``lda``."""
 _SHRINKAGE = 0.3
 
 
 def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
-    """Refuse a linear encoder with too many components for the training scans.
+    """Refuse a linear encoder with more components than the training scans allow.
 
     Parameters
     ----------
     encoder : Encoder
-        A linear encoder.
+        Linear encoder, ``pca`` or ``lda``.
     subjects : sequence of str
         Subject of each training scan.
     """
@@ -87,11 +87,11 @@ def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
 
 
 Facts = dict[str, str | int | list[float]]
-"""Keys of ``encoder.json`` about linear components."""
+"""Keys of ``encoder.json`` that describe linear components."""
 
 
 class Fitted(NamedTuple):
-    """Linear components over the voxels, or measures, that vary among the training samples."""
+    """Fitted linear components over the voxels, or measures, that vary among training samples."""
 
     places: npt.NDArray[np.int64]
     mean: npt.NDArray[np.float32]
@@ -99,7 +99,7 @@ class Fitted(NamedTuple):
     explained: npt.NDArray[np.float64]
 
     def put_into(self, layers: LinearComponents) -> None:
-        """Set the components of a layer."""
+        """Copy the fitted components into a layer of an encoder."""
         layers.set_components(
             torch.from_numpy(self.places),
             torch.from_numpy(self.mean),
@@ -119,12 +119,12 @@ def fit_components(
     seed: int,
     progress: Progress = SILENT,
 ) -> Facts:
-    """Fit a linear encoder in place to the training scans, whose voxels are in memory at once.
+    """Fit a linear encoder to the training scans, in place, with all voxels in memory.
 
     The components of ``pca`` are computed by `sklearn.decomposition.PCA`. The components of ``lda``
-    are discriminants between subjects, by
-    `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, of three times as many principal
-    components; each has a variance of one within subjects.
+    are discriminants between subjects, computed by
+    `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` from three times as many principal
+    components; each discriminant has a variance of 1 within subjects.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def fit_components(
     seed : int
         Seed of the run.
     progress : Progress
-        Shows the scans that are read.
+        Receives progress messages while scans are read.
 
     Returns
     -------
@@ -162,16 +162,17 @@ def fit_beside(
     seed: int,
     progress: Progress = SILENT,
 ) -> Facts:
-    """Fit the linear components beside a network to the training scans.
+    """Fit linear components to the training scans, to append to a network's features.
 
-    Samples are read without augmentation, all in memory at once: as many as fit in 2 GiB, drawn by
-    the seed. The number of components is at most `neurocontrast.encoders.Beside.share` of the
-    number of subjects. Parameters are as in `fit_components`.
+    Samples are read without augmentation and kept in memory; if they need more than 2 GiB, a random
+    subset is used. The number of components is at most the share
+    `neurocontrast.encoders.Beside.share` of the number of subjects. Parameters are as in
+    `fit_components`.
 
     Returns
     -------
     dict
-        Section ``beside`` of ``encoder.json``.
+        Section ``beside`` of ``encoder.json``, which describes the components.
     """
     beside = encoder.settings.beside
     assert beside is not None
@@ -189,7 +190,7 @@ def fit_beside(
 
 
 def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
-    """Draw as many training samples as fit in memory; return their numbers."""
+    """Draw as many training samples as fit in memory, and return the samples' numbers."""
     n_samples = len(data.training_rows)
     first = torch.as_tensor(data.images[data.training_rows[0]]["image"])
     n_most = max(2, MEMORY // (_BYTES_A_VALUE * first.numel()))
@@ -202,7 +203,7 @@ def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
 def _varying_voxels(
     data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Read the voxels that vary among samples; return positions, and values (n_rows, n_voxels)."""
+    """Read voxels that vary among samples; return positions, and values (n_rows, n_voxels)."""
     values = _voxels_of(data, rows, progress)
     ranges = values.max(axis=0) - values.min(axis=0)
     places = np.flatnonzero(ranges > _STEADY * ranges.max())
@@ -217,7 +218,7 @@ def _fit(
     n_components: int,
     seed: int,
 ) -> Fitted:
-    """Fit principal components, or discriminants of the subjects, to samples (n, n_voxels)."""
+    """Fit principal components, or discriminants between subjects, to samples (n, n_voxels)."""
     from sklearn.decomposition import PCA  # takes half a second
 
     if len(places) < n_components:
@@ -241,7 +242,7 @@ def _fit(
 def _voxels_of(
     data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> npt.NDArray[np.float32]:
-    """Return the voxels of samples, (n_rows, n_voxels)."""
+    """Read all voxels of samples, (n_rows, n_voxels)."""
     values = np.empty((0, 0), dtype=np.float32)
     n_read = 0
     batches = []

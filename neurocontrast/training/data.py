@@ -1,4 +1,4 @@
-"""Images, metadata and rows of a training, and checks of metadata before training begins."""
+"""Data of a training (images, metadata, row numbers), and checks before training begins."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,34 +16,46 @@ from neurocontrast.training.settings import TrainingSettings
 AnyObjective = Objective | SumOfObjectives
 
 Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
-"""``views(images, names, epoch=...) -> (view 1, view 2)``, random by epoch and name alone."""
+"""Function ``views(images, names, epoch=...)`` that returns two random views of each image,
+reproducible from epoch and name."""
+
+
+@dataclass(frozen=True)
+class PretextTask:
+    """Self-supervised task: random views of each sample, and the loss that compares them."""
+
+    views: Views
+    """Function that makes two random views of each sample of a batch; see `Views`."""
+    objective: AnyObjective
+    """Loss of `neurocontrast.losses`; `fit` fits its kernel on the training rows."""
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Images, metadata and rows of a training; rows are positions in images and columns."""
+    """Images, metadata and row numbers of a training; row k of each column belongs to image k."""
 
     images: Images
-    """Images to make views of."""
+    """Preprocessed images from which views are made."""
     names: Sequence[str]
-    """Name of each sample, for messages and as key of its views."""
+    """Name of each sample, for messages and as a key of the sample's random views."""
     metadata: Mapping[str, torch.Tensor]
-    """Columns that the objective asks for."""
+    """Metadata columns that the loss reads."""
     training_rows: Sequence[int]
-    """Rows to train on; their subjects have no validation rows."""
+    """Rows of the training samples; subjects of training rows have no validation rows."""
     validation_rows: Sequence[int] = ()
-    """Rows that only measure."""
+    """Rows of samples that are only measured, not trained on."""
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Columns that the linear probe predicts: floats (NaN if missing) or text (None if missing)."""
     traits: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Columns that batches are balanced by, as `targets`."""
+    """Columns by which batches are balanced, in the form of `targets`."""
     n_readers: int = 1
-    """Threads that read batches."""
+    """Number of threads that read batches."""
 
     def sampler(self, settings: TrainingSettings, seed: int, *, n_encoders: int = 1) -> Sampler:
-        """Return the sampler of the training rows; refuse batches too small for the processes.
+        """Return the sampler of batches; refuse batches too small for the number of processes.
 
-        Each of two encoders sees a sample once, and needs two samples for statistics of its own.
+        With two encoders, each encodes one view of a sample, and needs two samples to compute batch
+        statistics.
         """
         sampler = build_sampler(
             self.training_rows, self.traits, settings=settings, seed=seed, names=self.names
@@ -66,7 +78,7 @@ class TrainingData:
 def select_rows(
     metadata: Mapping[str, torch.Tensor], rows: Sequence[int]
 ) -> dict[str, torch.Tensor]:
-    """Return all columns of metadata at some rows."""
+    """Return the values of all metadata columns at selected rows."""
     chosen = torch.as_tensor(rows)
     columns = {}
     for name, column in metadata.items():
@@ -82,14 +94,14 @@ def fit_objective(
     training_rows: Sequence[int],
     validation_rows: Sequence[int],
 ) -> None:
-    """Check a loss on all rows before training, and fit its kernels on the training rows."""
+    """Check metadata of a loss on all rows before training; fit kernels on the training rows."""
     objective.check(metadata, names=names)
     check_split(training_rows, validation_rows)
     objective.fit(select_rows(metadata, training_rows))
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
-    """Refuse a side of the split on which there is nothing to contrast."""
+    """Refuse training or validation rows with too few samples to contrast."""
     if len(training_rows) < 2:
         raise DataError(
             f"a contrastive loss needs at least two training samples, found {len(training_rows)}."

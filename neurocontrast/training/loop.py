@@ -1,4 +1,4 @@
-"""Train by epochs and batches, with checkpoints, until the encoder can be saved."""
+"""Training loop over epochs and batches, with checkpoints and a table of metrics."""
 
 import contextlib
 import signal
@@ -18,7 +18,7 @@ from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.parallel.launch import Engine
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.checkpoints import Checkpoints, batches_within
-from neurocontrast.training.data import AnyObjective, TrainingData, Views, fit_objective
+from neurocontrast.training.data import PretextTask, TrainingData, fit_objective
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.position import MetricsRow, Position
 from neurocontrast.training.settings import TrainingSettings
@@ -35,56 +35,63 @@ from neurocontrast.training.validation import (
 
 @dataclass(frozen=True)
 class FitResult:
-    """Rows of ``metrics.csv``, and a record of BatchNorm's re-estimated statistics."""
+    """Metrics of each epoch, and a record of how BatchNorm statistics were re-estimated."""
 
     metrics: list[MetricsRow]
     batchnorm: Json
 
 
+@dataclass(frozen=True)
+class TrainingOutput:
+    """Run directory of a training, and the display of progress."""
+
+    folder: Path
+    """Run directory, for ``metrics.csv`` and ``checkpoints/``."""
+    resume: bool = False
+    """Whether to continue from the newest checkpoint in the folder, if there is one."""
+    title: str = "Training"
+    """Title of the progress bar, and prefix of messages during fine-tuning."""
+    progress: Progress = SILENT
+    """Receiver of progress messages."""
+
+
 def fit(
     model: ContrastiveModel,
-    objective: AnyObjective,
-    views: Views,
+    task: PretextTask,
     data: TrainingData,
     *,
     settings: TrainingSettings,
     seed: int,
-    folder: Path,
-    resume: bool = False,
-    progress: Progress = SILENT,
+    output: TrainingOutput,
     engine: Engine | None = None,
 ) -> FitResult:
-    """Pretrain a model in place by a contrastive loss, with checkpoints.
+    """Pretrain a model by a contrastive loss, in place, with checkpoints and metrics.
 
     Parameters
     ----------
     model : ContrastiveModel
-        Network and head; at the end BatchNorm is re-estimated on un-augmented samples.
-    objective : Objective or SumOfObjectives
-        Loss of `neurocontrast.losses`, whose kernel is fitted on the training rows here.
-    views : callable
-        Makes two views of a batch; see `Views`.
+        Network and projection head; after training, BatchNorm statistics are re-estimated on
+        samples without augmentation.
+    task : PretextTask
+        Views of each sample, and the loss that compares them.
     data : TrainingData
-        Images, metadata, and rows of training and validation.
+        Images, metadata, and row numbers of training and validation samples.
     settings : TrainingSettings
         Epochs, batches, optimiser and hardware.
     seed : int
-        Seed of the order of scans.
-    folder : Path
-        Run directory, for ``metrics.csv`` and ``checkpoints/``.
-    resume : bool
-        Whether to continue from the newest checkpoint; on a CPU the weights are then, bit for bit,
-        the weights of a run that was never stopped, given the same number of threads and version of
-        PyTorch.
-    progress : Progress
-        Receives progress messages.
+        Seed of the order of samples.
+    output : TrainingOutput
+        Run directory, and whether to continue from a checkpoint there. On a CPU, the weights of a
+        run that was stopped and continued equal, bit for bit, the weights of an uninterrupted run
+        with the same number of threads and version of PyTorch.
     engine : Engine, optional
-        Processes that `neurocontrast.parallel.launch.joined` has started; started here by default.
+        Processes started by `neurocontrast.parallel.launch.joined`; by default processes are
+        started as the settings ask.
 
     Returns
     -------
     FitResult
-        Figures of each epoch.
+        Metrics of each epoch, and a record of the BatchNorm statistics.
 
     Raises
     ------
@@ -94,7 +101,7 @@ def fit(
         If a loss or gradient is not finite, or a signal has stopped training.
     """
     fit_objective(
-        objective,
+        task.objective,
         data.metadata,
         names=data.names,
         training_rows=data.training_rows,
@@ -102,18 +109,20 @@ def fit(
     )
     sampler = data.sampler(settings, seed, n_encoders=len(model.halves))
     state = ContrastiveState(
-        model, objective, views, data, settings=settings, sampler=sampler, engine=engine
+        model,
+        task.objective,
+        task.views,
+        data,
+        settings=settings,
+        sampler=sampler,
+        engine=engine,
     )
-    return train(state, folder, resume=resume, progress=progress)
+    return train(state, output)
 
 
-def train(
-    state: ContrastiveState, folder: Path, *, resume: bool, progress: Progress = SILENT
-) -> FitResult:
-    """Train a model in place by a loss that is fitted; see `fit`."""
-    with open_training(
-        state, folder, title="Pretraining", resume=resume, progress=progress
-    ) as training:
+def train(state: ContrastiveState, output: TrainingOutput) -> FitResult:
+    """Train a model in place by a contrastive loss whose kernels are fitted already; see `fit`."""
+    with open_training(state, output) as training:
         for epoch in training.epochs():
             for batch in training.batches(epoch):
                 figures = contrastive_step(state, batch, training.position)
@@ -125,7 +134,7 @@ def train(
 
 
 def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Measure the validation samples after an epoch, and fit probes if they are due."""
+    """Measure the validation samples after an epoch, and score linear probes if due."""
     row = measure_contrast(state, after_batch=after_batch)
     every = state.settings.probe_every
     if every and (epoch + 1) % every == 0 and len(state.data.validation_rows):
@@ -134,26 +143,27 @@ def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> Met
 
 
 class Warner(Protocol):
-    """Judge of the metrics of an epoch, beside the metrics of the previous epoch."""
+    """Function that checks an epoch's metrics against the metrics of the previous epoch."""
 
     def __call__(self, row: MetricsRow, previous: MetricsRow | None) -> str | None:
-        """Return a warning about an epoch, or None."""
+        """Return a warning about an epoch, or None if there is no problem."""
 
 
 @dataclass
 class Training:
-    """Training in progress: epochs and batches that are left, checkpoints, and ``metrics.csv``."""
+    """Training in progress: remaining epochs and batches, checkpoints, and ``metrics.csv``."""
 
     state: TrainerState
     folder: Path
     position: Position
     checkpoints: Checkpoints
     check_stop: CheckStop
-    """Raises `Stopped` if a signal asks to stop; called only where the state can be saved."""
+    """Function that raises `Stopped` if a signal asked to stop; called only when the state can be
+    saved."""
     task: Task
     progress: Progress
     label: str = ""
-    """Beginning of each message about an epoch."""
+    """Prefix of each message about an epoch."""
     _reading: Generator[Batch, None, None] | None = None
     _started: float = 0.0
     _n_batches: int = 0
@@ -161,7 +171,7 @@ class Training:
     def epochs(
         self, is_over: Callable[[Sequence[MetricsRow]], bool] | None = None
     ) -> Iterator[int]:
-        """Yield the epochs that are left, until ``epochs`` of the settings or `is_over`."""
+        """Yield the remaining epochs, until the settings' ``epochs`` or until `is_over`."""
         while self.position.epoch < self.state.settings.epochs:
             if is_over is not None and is_over(self.position.metrics):
                 return
@@ -169,7 +179,7 @@ class Training:
             self.check_stop()
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Begin or continue an epoch in training mode, and yield the batches that are left."""
+        """Begin or continue an epoch in training mode, and yield the remaining batches."""
         batches = self.state.sampler.batches(epoch)
         self._n_batches = len(batches)
         self.state.train()
@@ -178,7 +188,7 @@ class Training:
         return self._reading
 
     def count(self, batch: Batch, figures: Mapping[str, float]) -> None:
-        """Count a batch that the weights have learned from, save if due, and stop if asked to."""
+        """Count a batch as learned, save a checkpoint if due, and stop if a signal asked to."""
         self.position.count_batch(figures, n_scans=len(batch.rows))
         now = time.perf_counter()
         self.position.seconds += now - self._started
@@ -191,14 +201,15 @@ class Training:
         self.check_stop()
 
     def close_epoch(self, figures: MetricsRow, *, warn: Warner | None = None) -> None:
-        """Finish an epoch: write its row of metrics and a checkpoint, and report.
+        """Finish an epoch: write a row of metrics and a checkpoint, and report progress.
 
         Parameters
         ----------
         figures : dict
-            Last figures of the row, such as validation losses.
+            Further metrics of the epoch, such as the validation loss.
         warn : callable, optional
-            Judges the row, beside the row of the previous epoch.
+            Function that checks the epoch's metrics against the previous epoch's, and returns a
+            warning or None.
         """
         position = self.position
         n_scans = len(self.state.data.training_rows)
@@ -226,12 +237,12 @@ class Training:
                 self.progress.warning(warning)
 
     def close(self) -> None:
-        """End the threads that read batches ahead."""
+        """End the threads that read batches in advance."""
         if self._reading is not None:
             self._reading.close()
 
     def _report(self, row: MetricsRow) -> None:
-        """Report the figures of an epoch in a line."""
+        """Report the metrics of an epoch in a line of text."""
         shown = []
         for name, value in row.items():
             if value is None or name.startswith(("epoch", "seconds", "train_term_")):
@@ -247,39 +258,32 @@ class Training:
 @contextlib.contextmanager
 def open_training(
     state: TrainerState,
-    folder: Path,
+    output: TrainingOutput,
     *,
-    title: str,
-    resume: bool,
-    progress: Progress,
     label: str = "",
     again: str = "The same command with --resume",
 ) -> Iterator[Training]:
-    """Begin a training, or continue from the last checkpoint; write a checkpoint on a signal.
+    """Begin or continue a training until the context ends; save a checkpoint on a signal.
 
     Parameters
     ----------
     state : TrainerState
         Model, optimiser and data on their device.
-    folder : Path
-        Run directory.
-    title : str
-        Title of the bar of progress.
-    resume : bool
-        Whether to continue from the newest checkpoint.
-    progress : Progress
-        Receives progress messages.
+    output : TrainingOutput
+        Run directory, whether to continue from a checkpoint there, and display of progress.
     label : str
-        Beginning of each message about an epoch.
+        Prefix of each message about an epoch.
     again : str
-        Words for the call that continues a stopped training.
+        Words in messages for the call that continues a stopped training.
     """
     processes = state.processes
+    folder = output.folder
+    progress = output.progress
     if not processes.is_first:
         progress = SILENT
     checkpoints = Checkpoints(state, folder, progress=progress)
     position = Position()
-    if resume:
+    if output.resume:
         position = checkpoints.restore()
     # Rows that were written after the checkpoint are removed.
     _write_metrics(state, folder, position.metrics)
@@ -287,7 +291,7 @@ def open_training(
         stop_requests(processes.largest) as check_stop,
         deterministic(),
         keeping_freed_memory(),
-        progress.task(title, _n_samples_left(state, position), "samples") as task,
+        progress.task(output.title, _n_samples_left(state, position), "samples") as task,
     ):
         training = Training(state, folder, position, checkpoints, check_stop, task, progress, label)
         try:
@@ -310,14 +314,14 @@ def open_training(
 
 
 def _n_samples_left(state: TrainerState, position: Position) -> int:
-    """Return the number of samples to learn from until the last epoch ends."""
+    """Count the samples to learn from until the last epoch ends, for the progress bar."""
     n_epochs = state.settings.epochs - position.epoch
     done = state.sampler.batches(position.epoch)[: position.batch]
     return n_epochs * len(state.data.training_rows) - sum(map(len, done))
 
 
 def _write_metrics(state: TrainerState, folder: Path, metrics: Sequence[MetricsRow]) -> None:
-    """Write ``metrics.csv``, floats with all digits, so that equal runs give equal files."""
+    """Write ``metrics.csv`` with all digits of floats, so that equal runs give equal files."""
     if not state.processes.is_first:
         return
     rows = pd.DataFrame(metrics, dtype=object)

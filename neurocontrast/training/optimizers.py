@@ -1,4 +1,4 @@
-"""Build optimisers, and compute the learning rate of a step."""
+"""Build optimisers, and compute the learning rate of each training step."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,18 +10,18 @@ from torch import Tensor, nn
 from neurocontrast.training.settings import TrainingSettings
 
 _MOMENTUM = 0.9
-"""Momentum where the settings have none."""
+"""Default momentum of SGD and LARS."""
 _TRUST = 0.001
-"""Trust coefficient where the settings have none."""
+"""Default trust coefficient of LARS."""
 
 
 class ParameterGroup(TypedDict):
-    """Parameters that are trained alike, as PyTorch's optimisers take them."""
+    """Parameters with a common learning rate and decay, in the form of PyTorch's optimisers."""
 
     params: list[nn.Parameter]
     weight_decay: NotRequired[float]
     factor: NotRequired[float]
-    """Learning rate of the group over the rate of the settings; 1 by default."""
+    """Learning rate of the group relative to the settings' rate; 1 by default."""
 
 
 class _GroupOfLARS(TypedDict):
@@ -33,7 +33,7 @@ class _GroupOfLARS(TypedDict):
 
 
 class LARS(torch.optim.Optimizer):
-    """SGD with momentum and steps proportional to the norm of each weight.
+    """LARS optimiser: SGD with momentum, and steps proportional to the norm of each weight.
 
     The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You,
     Gitman & Ginsburg 2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are
@@ -57,7 +57,7 @@ class LARS(torch.optim.Optimizer):
     def step(  # type: ignore[override]
         self, closure: Callable[[], float] | None = None
     ) -> float | None:
-        """Change the weights by one step."""
+        """Update the weights by one optimisation step."""
         loss = None
         if closure is not None:
             loss = torch.enable_grad()(closure)()
@@ -85,14 +85,14 @@ class LARS(torch.optim.Optimizer):
 
 
 def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Build the optimiser that the settings name.
+    """Build the optimiser that the settings name, for a model's parameters.
 
     Parameters
     ----------
     parameters : iterable
         Parameters, or groups of parameters (`ParameterGroup`); see `set_learning_rate`.
     settings : TrainingSettings
-        Name, learning rate, decay, momentum and precision.
+        Name of the optimiser, learning rate, weight decay, momentum and precision.
     """
     rate = settings.learning_rate
     decay = settings.weight_decay
@@ -118,7 +118,7 @@ def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> to
 
 
 def set_learning_rate(optimizer: Any, rate: float) -> None:
-    """Set the learning rate of the next step, times the `factor` of each group of parameters."""
+    """Set the learning rate of the next step, times the `factor` of each parameter group."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("factor", 1.0)
 
@@ -128,7 +128,8 @@ def learning_rate_of(
 ) -> float:
     """Return the learning rate of the step after `epoch` epochs and `batch` of `n_batches` batches.
 
-    The rate is a function of these numbers alone, so a resumed run needs no schedule state.
+    The rate depends on these numbers and the settings alone, so that a resumed run needs no state
+    of a schedule.
     """
     rate = settings.learning_rate
     if settings.schedule == "step":

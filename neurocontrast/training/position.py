@@ -1,34 +1,34 @@
-"""Count epochs and batches of a training, and average figures for ``metrics.csv``."""
+"""Count finished epochs and batches of a training, and average metrics for ``metrics.csv``."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 MetricsRow = dict[str, float | None]
-"""Figures of an epoch by the columns of ``metrics.csv``; None where nothing was measured."""
+"""Metrics of an epoch by column of ``metrics.csv``; None if not measured."""
 
 
 @dataclass
 class Position:
-    """Progress of a training: finished epochs and batches, and their figures."""
+    """Progress of a training: finished epochs and batches, with the metrics of each epoch."""
 
     epoch: int = 0
     """Number of finished epochs."""
     batch: int = 0
     """Number of finished batches of the current epoch."""
     sums: dict[str, float] = field(default_factory=dict)
-    """Figures of the current epoch, summed over scans."""
+    """Metrics of the current epoch's batches, summed over scans."""
     sum_of_norms: float = 0.0
-    """Finite gradient norms of the current epoch, summed over steps."""
+    """Sum of the finite gradient norms of the current epoch's steps."""
     n_norms: int = 0
     """Number of finite gradient norms of the current epoch."""
     seconds: float = 0.0
-    """Time of the steps of the current epoch."""
+    """Duration of the current epoch's steps, in seconds."""
     metrics: list[MetricsRow] = field(default_factory=list)
-    """One row for each finished epoch."""
+    """Row of metrics for each finished epoch."""
 
     def count_batch(self, figures: Mapping[str, float], *, n_scans: int) -> None:
-        """Count a batch as finished, with its figures."""
+        """Count a batch as finished, and add its metrics to the sums of the epoch."""
         self.batch += 1
         for name, value in figures.items():
             if name != "gradient_norm":
@@ -39,7 +39,7 @@ class Position:
                 self.n_norms += 1
 
     def means(self, n_scans: int) -> MetricsRow:
-        """Return the means of the current epoch: figures over scans, gradient norm over steps."""
+        """Return means of the current epoch: metrics over scans, gradient norms over steps."""
         row: MetricsRow = {}
         for name, total in self.sums.items():
             row[f"train_{name}"] = total / n_scans
@@ -49,7 +49,7 @@ class Position:
         return row
 
     def close_epoch(self, row: MetricsRow) -> None:
-        """Count the epoch as finished, with its row of metrics."""
+        """Count the current epoch as finished, add its row of metrics, and reset the sums."""
         self.metrics.append(row)
         self.epoch += 1
         self.batch = 0

@@ -1,4 +1,4 @@
-"""Draw the scans of each batch: shuffled, of one group, or balanced over sites and metadata."""
+"""Draw the scans of each batch: shuffled, from one group, or balanced over sites and metadata."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,37 +16,37 @@ from neurocontrast.training.settings import TrainingSettings
 _Value = TypeVar("_Value")
 
 Strata = list[list[list[int]]]
-"""Rows by stratum and, within a stratum, by site."""
+"""Row numbers by stratum (such as one sex and age range) and, within a stratum, by site."""
 
 MOST_REPEATS = 4
-"""Largest number of times that balanced sampling draws a scan in an epoch."""
+"""Largest number of times that balanced sampling draws one scan in an epoch."""
 _SITES_TO_MEET = 3
-"""Sites of which a batch should have a scan in every stratum."""
+"""Number of sites of which a batch should contain a scan in every stratum, if there are as many."""
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draw an epoch's batches from (seed, epoch) alone.
+    """Draw the batches of an epoch, reproducibly from the seed and the number of the epoch.
 
-    Every epoch has the same number of batches, of the same sizes, and as many draws as training
-    scans. Shuffled, or in batches of one group, each scan is drawn once. Balanced, strata have
-    shares of the draws that are as equal as `MOST_REPEATS` draws of each scan allow, and so have
-    the sites of a stratum; strata and sites are dealt out evenly to the batches. No batch has a
+    Every epoch has the same number of batches, of the same sizes, and as many draws as there are
+    training scans. Without balance, each scan is drawn once in an epoch. With balance, all strata
+    get as equal numbers of draws as `MOST_REPEATS` draws of each scan allow, and so do the sites of
+    a stratum; the draws of strata and sites are spread evenly over the batches. No batch contains a
     scan twice.
     """
 
     rows: Sequence[int]
-    """Training rows."""
+    """Row numbers of the training scans."""
     batch_size: int
-    """Largest number of scans of a batch."""
+    """Largest number of scans in a batch."""
     seed: int
     strata: Strata | None = None
-    """Rows to balance; None for no balance."""
+    """Rows by stratum and site to balance; None for no balance."""
     groups: Sequence[Sequence[int]] = ()
-    """Rows of each group for batches of one group; empty for mixed batches."""
+    """Rows of each group if each batch has scans of one group; empty for mixed batches."""
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """Return the rows of each batch of an epoch."""
+        """Draw the row numbers of each batch of an epoch."""
         if self.groups:
             return self._batches_of_groups(derive_generator("grouped order", self.seed, epoch))
         if self.strata is None:
@@ -57,14 +57,18 @@ class Sampler:
         )
 
     def _batches_of_groups(self, generator: np.random.Generator) -> list[list[int]]:
-        """Return batches of one group each, in random order."""
+        """Draw batches with scans of one group each, in random order."""
         batches = []
         for group in self.groups:
             batches += even_batches(_permuted(group, generator), self.batch_size)
         return _permuted(batches, generator)
 
     def occasion(self, epoch: int, batch: int) -> int:
-        """Return the key of a batch's views: the epoch, or the step where scans repeat."""
+        """Return the number by which a scan's views differ between epochs, or between steps.
+
+        The number is the epoch, or the training step if a scan can be drawn several times in an
+        epoch.
+        """
         if self.strata is None:
             return epoch
         return epoch * self._n_batches() + batch
@@ -86,14 +90,14 @@ def build_sampler(
     seed: int,
     names: Sequence[str],
 ) -> Sampler:
-    """Return the sampler of the training rows that the settings ask for.
+    """Return the sampler of training rows that the settings ask for.
 
     Parameters
     ----------
     rows : sequence of int
-        Training rows.
+        Row numbers of the training scans.
     traits : mapping
-        Column → values of all rows: floats (NaN where missing) or text (None where missing).
+        Values of all rows by column: floats (NaN if missing) or text (None if missing).
     settings : TrainingSettings
         Kind of sampling, columns and batch size.
     seed : int
@@ -104,7 +108,7 @@ def build_sampler(
     Raises
     ------
     ConfigError
-        If there is a single site to balance, or groups are asked for by numbers.
+        If balance is asked for with a single site, or groups are asked for by a column of numbers.
     DataError
         If values are missing, or a group has one scan.
     """
@@ -133,7 +137,7 @@ def build_sampler(
 
 
 def _columns_of(settings: TrainingSettings) -> list[str]:
-    """Return the columns by which scans are drawn."""
+    """Return the columns by which scans are balanced or grouped."""
     if settings.sampling == "site-balanced":
         return ["site"]
     columns = list(settings.columns_of_strata)
@@ -143,7 +147,7 @@ def _columns_of(settings: TrainingSettings) -> list[str]:
 
 
 def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
-    """Return the training rows of each combination of categories; refuse a group of one row."""
+    """Return training rows by combination of categories; refuse a combination with one row."""
     numbers = list(table.select_dtypes("float").columns)
     if numbers:
         raise ConfigError(
@@ -166,7 +170,7 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
 
 
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
-    """Refuse scans with missing values, all at once."""
+    """Refuse scans with missing values in columns of the sampling, naming all at once."""
     problems = []
     for column in table:
         missing = np.array(names)[table[column].isna()]
@@ -181,20 +185,20 @@ def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
 
 
 def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
-    """Divide the rows of a table into strata, and each stratum into sites.
+    """Divide the rows of a table into strata, and the rows of each stratum by site.
 
     Parameters
     ----------
     table : DataFrame
-        Column ``site``, and columns of numbers or categories.
+        Table with the column ``site``, and columns of numbers or categories.
     n_bins : int
-        Bins, of equally many rows, into which numbers are divided.
+        Number of quantile bins into which columns of numbers are divided.
 
     Returns
     -------
     list
-        Row positions by stratum and site. A stratum has one category or bin of every column; all
-        rows are one stratum if there are only sites.
+        Row positions by stratum and site. The rows of a stratum have the same category or bin in
+        every column; without columns besides ``site``, all rows are one stratum.
     """
     levels = np.arange(1, n_bins) / n_bins
     codes = table.assign(**{"": 0})
@@ -211,9 +215,9 @@ def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
 
 
 def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
-    """Return the number of bins of numbers, 2 to 10.
+    """Choose the number of quantile bins for columns of numbers, from 2 to 10.
 
-    Each stratum should have a scan of every site, of three sites at most, in a batch.
+    A batch should hold a scan of every stratum and site, counting at most three sites.
     """
     columns = table.drop(columns="site")
     n_numbers = len(columns.select_dtypes("float").columns)
@@ -231,11 +235,12 @@ def deal(
     *,
     most_repeats: int = MOST_REPEATS,
 ) -> list[list[int]]:
-    """Draw batches in which strata, and sites within strata, are as even as possible.
+    """Draw batches in which strata, and sites within strata, are as equally frequent as possible.
 
-    Each cell (a site of a stratum) gets a number of draws, which are dealt to the batches like
-    cards: two batches differ by at most one in their draws of a cell, of a stratum and in all. A
-    cell's draws go round its scans in one random order, so that no batch has a scan twice.
+    Each cell (a site within a stratum) gets a number of draws, which are dealt to the batches like
+    cards: the numbers of draws of a cell, of a stratum and of all scans differ by at most one
+    between two batches. The draws of a cell repeat the cell's scans in one random order, so that no
+    batch contains a scan twice.
 
     Parameters
     ----------
@@ -244,9 +249,9 @@ def deal(
     n_batches : int
         Number of batches.
     generator : numpy.random.Generator
-        Source of the order.
+        Random number generator for the order of scans and batches.
     most_repeats : int
-        Largest number of draws of a scan.
+        Largest number of draws of one scan.
     """
     repeats = min(most_repeats, n_batches)
     shuffled = []
@@ -274,7 +279,7 @@ def deal(
 def _deal_cell(
     order: npt.NDArray[np.int64], n_draws: int, batches: list[list[int]], *, first: int
 ) -> None:
-    """Deal the draws of a cell to the batches, beginning after the draw number `first`."""
+    """Deal the draws of a site within a stratum to the batches, after the first `first` draws."""
     n_batches = len(batches)
     dealt = np.bincount(np.arange(first, first + n_draws) % n_batches, minlength=n_batches)
     ends = np.cumsum(dealt)
@@ -284,7 +289,7 @@ def _deal_cell(
 
 
 def equal_shares(limits: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares as equal as their limits allow; the first get the rest."""
+    """Divide a total into shares as equal as limits allow; the first shares get the rest."""
     shares = [0] * len(limits)
     while left := total - sum(shares):
         growing = [number for number, limit in enumerate(limits) if shares[number] < limit]

@@ -1,4 +1,4 @@
-"""Settings of pretraining and fine-tuning: sections ``training`` and ``finetune``."""
+"""Settings of pretraining and fine-tuning: configuration sections ``training``, ``finetune``."""
 
 from __future__ import annotations
 
@@ -19,93 +19,104 @@ _OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
     "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
     "sampling": {"sampling_columns": ("metadata-balanced", "one-group")},
 }
-"""Key → its keys that only some choices read, and these choices.
+"""Settings that only some choices of another setting read, with these choices.
 
-The keys of ``schedule: step`` are not here: recipes set them, and users try other schedules on top.
+The keys of ``schedule: step`` are missing, because recipes set these keys and users override the
+schedule alone.
 """
 
 
 class TrainingSettings(Settings):
-    """Choose length, speed and scans of a training; the defaults are the y-Aware paper's."""
+    """Choose length, optimiser, sampling and hardware of a training.
+
+    Defaults are those of the y-Aware paper.
+    """
 
     epochs: NonNegativeInt = 50
-    """Passes over the training scans; 0 keeps the initial weights (the untrained baseline)."""
+    """Number of passes over the training scans; 0 keeps the initial weights (the untrained
+    baseline)."""
     batch_size: Annotated[int, Field(ge=2)] = 64
-    """Largest number of scans of a batch: an epoch is divided into batches of nearly equal size."""
+    """Largest number of scans in a batch: an epoch is divided into batches of nearly equal size."""
     micro_batch_size: PositiveInt | None = None
-    """Scans that pass the encoder together, on which memory depends in place of `batch_size`. Loss
-    and gradient are of the whole batch (gradient caching); time grows by a third to a half. None:
-    the whole batch at once. The encoder's batch normalisation is over the scans of a micro-batch;
-    with ``encoder.norm: group`` the gradient is exact."""
+    """Number of scans that pass the encoder together, which limits the memory needed. Loss and
+    gradient are still computed over the whole batch (gradient caching); time grows by a third to a
+    half. None: the whole batch passes at once. The encoder's batch normalisation uses the scans of
+    a micro-batch; with ``encoder.norm: group`` the gradient is exact."""
     sampling: Literal["shuffle", "site-balanced", "metadata-balanced", "one-group"] = "shuffle"
-    """Choice of the scans of a batch. ``shuffle``: each once an epoch, in random order.
-    ``site-balanced``: numbers of scans of each site are as equal as four draws of a scan in an
-    epoch allow. ``metadata-balanced``: numbers of scans of every combination of `sampling_columns`,
-    and of each site within a combination, are as equal. ``one-group``: scans of one combination of
-    `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional sampling)."""
+    """Choice of the scans in a batch. ``shuffle``: each scan once an epoch, in random order.
+    ``site-balanced``: scans of each site are as equally frequent as at most four draws of a scan in
+    an epoch allow. ``metadata-balanced``: every combination of `sampling_columns`, and each site
+    within a combination, is as equally frequent. ``one-group``: each batch has scans of one
+    combination of `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional
+    sampling)."""
     sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are
-    binned. ``one-group`` needs columns of categories."""
+    """Columns whose combinations ``metadata-balanced`` balances (None: age and sex), or whose
+    combinations are the groups of ``one-group``. Numbers are divided into bins for
+    ``metadata-balanced``; ``one-group`` needs columns of categories."""
     optimizer: Literal["adam", "adamw", "sgd", "lars"] = "adam"
-    """``adam`` adds the weight decay to the gradient, ``adamw`` decouples the decay; ``sgd`` has
-    momentum; ``lars`` adapts SGD's rate to each weight's norm, for large batches (You et al.
-    2017)."""
+    """Optimiser. ``adam`` adds the weight decay to the gradient, ``adamw`` decouples the decay;
+    ``sgd`` has momentum; ``lars`` adapts SGD's rate to each weight's norm, for large batches (You
+    et al. 2017)."""
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-4
-    """Learning rate before warm-up and decay."""
+    """Learning rate before warm-up and schedule."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0e-5
-    """Decay of every parameter; ``lars`` does not decay biases and normalisation."""
+    """Weight decay of every parameter; ``lars`` does not decay biases and normalisation."""
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Momentum of ``sgd`` and ``lars``; None: 0.9."""
     trust_coefficient: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Ratio of a weight's change to the weight at a rate of 1, for ``lars``; None: 0.001."""
+    """Ratio of the change of a weight's norm to the norm, at a learning rate of 1, for ``lars``;
+    None: 0.001."""
     schedule: Literal["step", "cosine", "constant"] = "step"
-    """``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine``
-    lowers the rate at every step along half a cosine, from the end of the warm-up to
-    `min_learning_rate` at the end of training."""
+    """Schedule of the learning rate. ``step`` multiplies the learning rate by `step_factor` every
+    `step_epochs` epochs; ``cosine`` lowers the rate at every step along half a cosine, from the end
+    of the warm-up to `min_learning_rate` at the end of training; ``constant`` keeps the rate."""
     min_learning_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Rate from which the warm-up of ``schedule: cosine`` rises and to which the cosine falls;
-    None: 0."""
+    """Learning rate at the start of the warm-up and at the end of training, for ``schedule:
+    cosine``; None: 0."""
     step_epochs: PositiveInt = 10
-    """Epochs between the steps of ``schedule: step``."""
+    """Number of epochs between the steps of ``schedule: step``."""
     step_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Factor of the learning rate at each step of ``schedule: step``."""
+    """Factor on the learning rate at each step of ``schedule: step``."""
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Epochs over which the rate rises linearly to the schedule's."""
+    """Number of epochs over which the learning rate rises linearly to the schedule's rate."""
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Largest norm of the gradient of all weights; larger gradients are scaled down. None: any."""
+    """Largest norm of the gradient over all weights; larger gradients are scaled down. None: no
+    limit."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Precision of the network's passes; the loss is always in float32. Mixed precisions need a
     GPU."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    """``auto`` takes a GPU where there is one."""
+    """Device. ``auto`` uses a GPU if there is one."""
     devices: PositiveInt = 1
-    """Processes on each machine, each with a GPU, or with a share of the CPU's threads. Several
-    processes are started by the command line, by ``torchrun`` or by ``srun``; they share each
-    batch, and the loss is of the whole batch."""
+    """Number of processes on each machine, each with a GPU, or with a share of the CPU's threads.
+    Several processes are started by the command line, by ``torchrun`` or by ``srun``; each batch is
+    divided among the processes, and the loss is computed over the whole batch."""
     num_nodes: PositiveInt = 1
-    """Number of machines; several need ``torchrun`` or ``srun``."""
+    """Number of machines; more than one need ``torchrun`` or ``srun``."""
     sync_batchnorm: bool = True
-    """Whether batch normalisation is over the batches of all processes, or of each process alone.
-    With `micro_batch_size` the choice concerns the projection head alone."""
+    """Whether batch normalisation uses the batches of all processes, instead of each process's
+    batch alone. With `micro_batch_size` the setting concerns the projection head alone."""
     checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
-    """Minutes between checkpoints within an epoch; 0: only after epochs."""
+    """Minutes between checkpoints within an epoch; 0: checkpoints only after epochs."""
     keep_checkpoints: PositiveInt = 2
-    """Number of last checkpoints that stay on disk."""
+    """Number of most recent checkpoints to keep on disk."""
     probe_every: NonNegativeInt = 0
-    """Epochs between linear probes, fitted on the training scans' features and scored on the
-    validation scans' features; 0: no probes."""
+    """Number of epochs between linear probes, which are fitted on the training scans' features and
+    scored on the validation scans' features; 0: no probes."""
     probe_columns: tuple[str, ...] = ("age", "sex")
-    """Columns that the probe predicts: ridge for numbers, logistic regression for classes."""
+    """Columns that the linear probes predict: ridge regression for numbers, logistic regression for
+    classes."""
     init: Path | None = None
-    """Weights to start from, in place of random ones: a run, or a folder of ``weights import``;
-    relative to the current directory. From a run of members, member k starts from member k, and
-    `members` must be the number of its members."""
+    """Weights to start from instead of random ones: a run, or a folder written by ``weights
+    import``; relative to the current directory. If the run has several members, member k starts
+    from member k, and `members` must be the same number."""
     members: PositiveInt = 1
-    """Encoders to train one after the other, each a run in ``RUN/members`` with a seed of its own.
-    Probes are fitted to each, and predictions are averaged. Time and disk grow in proportion."""
+    """Number of encoders (members) to train one after the other, each as a run in ``RUN/members``
+    with its own seed. Probes are fitted to each encoder, and predictions are averaged. Time and
+    disk space grow in proportion."""
     members_leave: Literal["sites"] | None = None
-    """``sites``: each member is trained without a share of the sites, and each site is left out by
-    one member. None: all members learn from all people."""
+    """``sites``: each member is trained without some of the sites, so that each site is left out by
+    one member. None: all members are trained on all people."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:
@@ -133,7 +144,7 @@ class TrainingSettings(Settings):
         return self
 
     def _check_owners(self, key: str, names: Mapping[str, tuple[str, ...]]) -> None:
-        """Refuse keys that no one reads with the chosen value of another key."""
+        """Refuse settings that have no effect with the chosen value of another setting."""
         chosen = getattr(self, key)
         unread = []
         for name, owners in names.items():
@@ -155,49 +166,52 @@ class TrainingSettings(Settings):
 
     @property
     def hardware(self) -> Hardware:
-        """Devices, machines and precision, with which processes are started."""
+        """Devices, machines and precision with which the processes are started."""
         return Hardware(self.accelerator, self.devices, self.num_nodes, self.precision)
 
     @property
     def columns_of_strata(self) -> tuple[str, ...]:
-        """Columns whose combinations are the strata or groups of the sampling."""
+        """Columns whose combinations are balanced, or are the groups of the sampling."""
         if self.sampling_columns is None:
             return ("age", "sex")
         return self.sampling_columns
 
 
 class FinetuneSettings(Settings):
-    """Choose how an encoder is trained further with a linear head, inside every training fold."""
+    """Choose how an encoder is fine-tuned with a linear head, separately in each training fold."""
 
     epochs: PositiveInt = 50
     """Largest number of passes over the scans of a training fold."""
     batch_size: Annotated[int, Field(ge=2)] = 16
-    """Largest number of scans of a batch."""
+    """Largest number of scans in a batch."""
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-3
-    """Rate of weights that start at random: the head, and from scratch the whole network. The rate
-    falls along half a cosine to 0 at the last epoch."""
+    """Learning rate of weights that start at random: the head, and from scratch the whole network.
+    The rate falls along half a cosine to 0 at the last epoch."""
     encoder_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Rate of a pretrained encoder's last block over `learning_rate`."""
+    """Learning rate of a pretrained encoder's last block, as a share of `learning_rate`."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 0.75
-    """Rate of a block over the rate of the next block, in pretrained encoders; 1 for one rate."""
+    """Learning rate of a block as a share of the next block's rate, in a pretrained encoder; 1 for
+    equal rates."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0e-2
     """Decoupled weight decay (AdamW) of every parameter."""
     patience: PositiveInt | None = 10
-    """Epochs without a lower loss on the validation scans of the training fold, after which a fold
-    ends; None for all epochs. The weights of the best epoch are kept either way."""
+    """Number of epochs without a lower loss on the validation scans of the training fold, after
+    which training in a fold ends; None to train for all epochs. The weights of the best epoch are
+    used either way."""
     augment: bool = True
-    """Whether the network is shown random views by the section ``augment``, by default the run's,
-    in place of the scans."""
+    """Whether the network is trained on random views of the scans, made by the section ``augment``,
+    which is the run's by default."""
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Epochs over which the rate rises linearly."""
+    """Number of epochs over which the learning rate rises linearly."""
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Largest norm of the gradient of all weights; larger gradients are scaled down. None: any."""
+    """Largest norm of the gradient over all weights; larger gradients are scaled down. None: no
+    limit."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Precision of the network's passes; mixed precisions need a GPU."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    """``auto`` takes a GPU where there is one."""
+    """Device. ``auto`` uses a GPU if there is one."""
     checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
-    """Minutes between checkpoints within an epoch; 0: only after epochs."""
+    """Minutes between checkpoints within an epoch; 0: checkpoints only after epochs."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> FinetuneSettings:
@@ -210,6 +224,6 @@ class FinetuneSettings(Settings):
 
     @property
     def of_loop(self) -> TrainingSettings:
-        """Settings of the training loop, as pretraining has them."""
+        """Settings of the training loop that pretraining and fine-tuning share."""
         shared = self.model_dump(include=set(TrainingSettings.model_fields))
         return TrainingSettings(**shared, optimizer="adamw", schedule="cosine")

@@ -1,4 +1,4 @@
-"""Stop a training on a signal, at a point where its state can be saved."""
+"""Stop a training on a signal, such as Ctrl-C, when the state of the training can be saved."""
 
 import contextlib
 import signal
@@ -9,11 +9,11 @@ from types import FrameType
 from neurocontrast.exceptions import TrainingSuspended
 
 CheckStop = Callable[[], None]
-"""Raises `Stopped` if a signal has asked to stop."""
+"""Function that raises `Stopped` if a signal has asked training to stop."""
 
 
 class Stopped(Exception):
-    """A signal asked training to stop; raised only where the state can be saved."""
+    """Raised when a signal asked training to stop and the state can be saved."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
@@ -21,20 +21,21 @@ class Stopped(Exception):
 
 
 def _own(number: int) -> int:
-    """Return the signal of this process, for a run of one process."""
+    """Return the signal unchanged; with several processes, all processes agree on a signal."""
     return number
 
 
 @contextlib.contextmanager
 def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
-    """Note the first SIGINT, SIGTERM or SIGUSR1, and give a function that raises `Stopped`.
+    """Catch the first SIGINT, SIGTERM or SIGUSR1, and provide a function that raises `Stopped`.
 
-    A second signal acts at once. Outside the main thread signals are not caught.
+    A second signal has its usual effect at once. Outside the main thread, signals are not caught.
 
     Parameters
     ----------
     agree : function
-        Takes this process's signal, or 0, and returns the signal that all processes act on.
+        Function from this process's signal, or 0 for none, to the signal on which all processes
+        act.
     """
     noted = 0
     previous = dict[signal.Signals, "signal._HANDLER"]()
@@ -65,7 +66,7 @@ def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
 
 @contextlib.contextmanager
 def suspending() -> Iterator[None]:
-    """End the process by `TrainingSuspended` on SIGUSR1, where there is nothing to save."""
+    """Raise `TrainingSuspended` on SIGUSR1 until the context ends, if there is nothing to save."""
 
     def suspend(number: int, frame: FrameType | None) -> None:
         del number, frame

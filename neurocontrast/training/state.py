@@ -1,4 +1,4 @@
-"""State of a training: model, optimiser and data on their device."""
+"""State of a training on its device: model, optimiser, data and loss."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,22 +23,22 @@ from neurocontrast.training.sampling import Sampler
 from neurocontrast.training.settings import TrainingSettings
 
 StateDict = dict[str, object]
-"""State of a part of a training, as PyTorch's ``state_dict``: tensors, numbers and text by name."""
+"""State of a model, optimiser or other component as in PyTorch's ``state_dict``: values by name."""
 
 
 class Stateful(Protocol):
-    """Part of a training with a state to be saved, such as a model or an optimiser."""
+    """Protocol of a component whose state is saved in checkpoints, such as an optimiser."""
 
     def state_dict(self) -> Any:
-        """Return the state."""
+        """Return the state to save."""
 
     def load_state_dict(self, state_dict: Any) -> Any:
-        """Continue from a state."""
+        """Restore a saved state."""
 
 
 @dataclass(frozen=True)
 class Software:
-    """Version, device, threads and processes, which must be equal for bit-identical weights."""
+    """Software and hardware on which the last bits of trained weights depend."""
 
     torch: str
     device: str
@@ -46,7 +46,7 @@ class Software:
     n_processes: int
 
     def changes_since(self, before: Mapping[str, object]) -> list[str]:
-        """List, in words, the differences from the software that wrote a checkpoint."""
+        """List the differences from the software that wrote a checkpoint, in words."""
         changes = []
         for field in fields(self):
             now = getattr(self, field.name)
@@ -56,31 +56,33 @@ class Software:
 
 
 class TrainerState:
-    """Model, optimiser and data of a training on their device, for any loss.
+    """State of a training on its device, for any loss: model, optimiser, data and sampler.
 
     Parameters
     ----------
     model : ContrastiveModel
-        Network and head.
+        Network and projection head.
     data : TrainingData
-        Images and rows.
+        Images, and rows of training and validation.
     settings : TrainingSettings
-        Optimiser and hardware.
+        Settings of the optimiser, batches and hardware.
     sampler : Sampler
-        Draws the batches of an epoch.
+        Sampler that draws the batches of each epoch.
     engine : Engine, optional
-        Processes of the run; started here by default.
+        Fabric and processes of the run; by default processes are started as the settings ask.
     groups : sequence of ParameterGroup, optional
-        Parameters by learning rate and decay; all parameters alike by default.
+        Groups of parameters with different learning rates or decays; by default all parameters are
+        one group.
     """
 
     encoder: Any
-    """Encoder as Fabric runs it, replicated apart from the head: gradient caching passes backwards
-    through the head once, and through the encoder once a micro-batch."""
+    """Encoder wrapped by Fabric, separately from the head: with gradient caching, a batch is passed
+    backwards through the head once, and through the encoder once for each micro-batch."""
     head: Any
-    """Head as Fabric runs it."""
+    """Projection head wrapped by Fabric."""
     views_total: torch.Tensor | None = None
-    """Sum of a step's views on their device, not finite if any view is not; None before a step."""
+    """Sum of a step's views on their device, which is not finite if any view is not; None before a
+    step."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class TrainerState:
         self.sampler = sampler
 
     def _ready_for_processes(self, model: ContrastiveModel, settings: TrainingSettings) -> None:
-        """Prepare a model for several processes: common statistics, no weights without gradient."""
+        """Prepare a model for several processes: synchronise BatchNorm, freeze unused weights."""
         on_gpu = self.fabric.device.type == "cuda"
         if settings.sync_batchnorm and settings.micro_batch_size is None:
             synchronise(model, on_gpu=on_gpu)
@@ -119,7 +121,7 @@ class TrainerState:
             parameter.requires_grad_(False)
 
     def _on_device(self, module: nn.Module) -> nn.Module:
-        """Put a part of the model on the device, replicated if the part has weights."""
+        """Put encoder or head on the device, wrapped for several processes if there are weights."""
         if next(module.parameters(), None) is None:
             return self.fabric.to_device(module)
         return self.fabric.setup_module(module)
@@ -129,7 +131,7 @@ class TrainerState:
         self.model.train()
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
-        """Open batches of the data, on the device."""
+        """Open an iterator over batches of images, which are sent to the device."""
 
         def on_device() -> Batches:
             with contextlib.closing(
@@ -141,9 +143,9 @@ class TrainerState:
         return contextlib.closing(on_device())
 
     def send(self, images: Any) -> Any:
-        """Send the images of a batch, or a pair of images, to the device, without waiting.
+        """Send the images of a batch, or a pair of image batches, to the device without waiting.
 
-        A copy to a GPU runs beside the computation only from pinned memory.
+        A copy to a GPU runs in parallel with the computation only from pinned memory.
         """
         if self.fabric.device.type != "cuda":
             return self.fabric.to_device(images)
@@ -155,12 +157,15 @@ class TrainerState:
     def divided(
         self, batches: Sequence[Sequence[int]]
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
-        """Give this process's share of batches that measure, whole if statistics are not common."""
+        """Provide this process's share of the batches on which metrics are measured.
+
+        If batch statistics are not computed over all processes, every process gets whole batches.
+        """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)
 
     def seen(self, images: Any) -> Any:
-        """Return the channels that the network reads; further channels only help to make views."""
+        """Return the image channels that the network reads; further channels only help views."""
         if not self.is_pair:
             return images[:, : self.model.encoder.n_channels]
         channels = []
@@ -170,20 +175,20 @@ class TrainerState:
 
     @property
     def seed(self) -> int:
-        """Seed of the order of samples, of dropout and of further random choices."""
+        """Seed of the order of samples, of dropout and of other random choices."""
         return self.sampler.seed
 
     @property
     def is_pair(self) -> bool:
-        """Whether two encoders are trained, each on samples of another kind."""
+        """Whether two encoders are trained, each on one kind of sample (scans and measures)."""
         return len(self.model.halves) > 1
 
     def names_of(self, rows: torch.Tensor) -> list[str]:
-        """Return the names of the samples of a batch."""
+        """Return the names of samples, given row numbers."""
         return list(map(self.data.names.__getitem__, rows.tolist()))
 
     def state_dict(self) -> StateDict:
-        """Return the state of all parts that training changes, for a checkpoint."""
+        """Return the state of model, optimiser and loss scaler, to save in a checkpoint."""
         state: StateDict = {}
         for name, component in self._parts().items():
             state[name] = component.state_dict()
@@ -191,7 +196,7 @@ class TrainerState:
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Continue from the state of a checkpoint."""
+        """Restore the state of model, optimiser and loss scaler from a checkpoint."""
         for name, component in self._parts().items():
             component.load_state_dict(state[name])
 
@@ -203,10 +208,10 @@ class TrainerState:
         }
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Refuse a view that is not finite, naming the sample; does nothing without views."""
+        """Refuse views that are not finite, naming the sample; this base class has no views."""
 
     def software(self) -> Software:
-        """Return versions and counts that the last bits of weights depend on."""
+        """Return the software and hardware on which the last bits of weights depend."""
         return Software(
             torch=str(torch.__version__),
             device=self.fabric.device.type,
@@ -216,9 +221,9 @@ class TrainerState:
 
 
 class ContrastiveState(TrainerState):
-    """State of a contrastive training: model, optimiser, views, and a fitted loss.
+    """State of a contrastive training: model, optimiser, data, views, and a fitted loss.
 
-    Parameters are as in `TrainerState`, and a loss and its views.
+    Parameters are as in `TrainerState`, with a loss and a function that makes views.
     """
 
     def __init__(
@@ -251,11 +256,11 @@ class ContrastiveState(TrainerState):
             self._pass_one_sample()
 
     def _pass_one_sample(self) -> None:
-        """Pass one sample backwards without a step, so that a resumed run sums in the same order.
+        """Pass one sample backwards without a step, so that resumed runs add gradients alike.
 
-        DDP keeps all gradients in one bucket until its first backward pass has shown their order.
-        The sum over three or more processes depends on the layout: without the pass, the first step
-        of a resumed run would be rounded differently.
+        PyTorch's DDP keeps all gradients in one bucket until the first backward pass has shown the
+        order of gradients. Rounding of a sum over three or more processes depends on the buckets:
+        without this pass, the first step of a resumed run would be rounded differently.
         """
         with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
             for _, images in batches:
@@ -264,23 +269,23 @@ class ContrastiveState(TrainerState):
         self.optimizer.zero_grad(set_to_none=True)
 
     def encode_views(self, images: Any, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
-        """Compute the features of both views, by one network or by one each.
+        """Compute the features of both views of a batch, by one encoder or by one for each view.
 
-        The sum of the views is added to `views_total`.
+        The sum of all values of the views is added to `views_total`.
 
         Parameters
         ----------
         images : tensor, or pair of tensors
-            Samples of a batch.
+            Samples of a batch, or pairs of samples for two encoders.
         rows : tensor of int (n,)
-            Rows of the samples, whose names are keys of the views.
+            Rows of the samples, whose names determine the random views.
         epoch : int
-            Key of the views.
+            Number that determines the random views; see `Sampler.occasion`.
 
         Returns
         -------
         tensor (2, n, n_features)
-            Features of the first and of the second views, float32.
+            Features of the first views, and of the second views, float32.
         """
         with torch.no_grad():
             views = self._unchecked_views(images, self.names_of(rows), epoch=epoch)
@@ -295,28 +300,28 @@ class ContrastiveState(TrainerState):
         return features.float().unflatten(0, (2, -1))
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Read samples again, and refuse a view that is not finite, naming the sample."""
+        """Read samples again, and refuse random views that are not finite, naming the samples."""
         size = self.settings.micro_batch_size or len(rows)
         with self.read([batch.tolist() for batch in rows.split(size)]) as reading:
             for numbers, images in reading:
                 self.views(images, self.names_of(numbers), epoch=epoch)
 
     def project(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Map the features (2, n, n_features) of both views to embeddings, (n, d) each."""
+        """Map features (2, n, n_features) of both views to embeddings, (n, d) for each view."""
         z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
         return z1, z2
 
     def metadata_of(
         self, rows: torch.Tensor, features: torch.Tensor
     ) -> dict[str, torch.Tensor] | None:
-        """Return the columns of a batch that the loss reads; None if the loss reads none.
+        """Return the metadata of a batch that the loss reads; None if the loss reads none.
 
         Parameters
         ----------
         rows : tensor of int (n,)
             Rows of the batch.
         features : tensor (2, n, n_features)
-            Features of both views, which some losses read as a column.
+            Features of both views, which some losses read as a column ``features``.
         """
         on_device = rows.to(self.fabric.device, non_blocking=True)
         columns = {}
@@ -331,7 +336,7 @@ class ContrastiveState(TrainerState):
 
 
 def _twice(images: Any) -> Any:
-    """Repeat samples, or pairs of samples: statistics need two values."""
+    """Repeat samples, or pairs of samples, because batch statistics need two values."""
     if isinstance(images, tuple):
         return tuple(map(_twice, images))
     return torch.cat([images, images])
@@ -339,7 +344,7 @@ def _twice(images: Any) -> Any:
 
 @contextlib.contextmanager
 def deterministic() -> Iterator[None]:
-    """Use PyTorch's deterministic algorithms, as far as there are any, until the block ends."""
+    """Use PyTorch's deterministic algorithms until the context ends, if such algorithms exist."""
     was_on = torch.are_deterministic_algorithms_enabled()
     warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
     switches: Any = torch.utils.deterministic

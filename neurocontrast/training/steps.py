@@ -1,8 +1,8 @@
-"""Take a step of training: from the images of a batch to changed weights and figures.
+"""Take a training step: from the images of a batch to changed weights and metrics.
 
-A batch that does not fit the device passes in micro-batches. A contrastive loss compares every pair
-of a batch, so gradients of smaller batches do not add up to the gradient of a large batch. Gradient
-caching (Gao, Zhang, Han & Callan 2021):
+A batch that does not fit in the device's memory is encoded in micro-batches. A contrastive loss
+compares every pair of a batch, so gradients of smaller batches do not add up to the gradient of a
+large batch. Gradient caching (Gao, Zhang, Han & Callan 2021):
 
 1. encode micro-batch after micro-batch without graph, and keep only the features;
 2. compute head and loss on the features of the whole batch, and the gradient ∂L/∂features;
@@ -35,34 +35,35 @@ from neurocontrast.training.position import Position
 from neurocontrast.training.state import ContrastiveState, TrainerState
 
 _VIEWS = "views"
-"""Key of the sum of a step's views, which is read with the figures and is none of them."""
+"""Key of the sum of a step's views, which is read together with the metrics but is not a metric."""
 _ADVICE = "lower training.learning_rate or raise objective.temperature"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Batch of an epoch, whose micro-batches are read one after the other."""
+    """Batch of an epoch, with an iterator that reads the images micro-batch by micro-batch."""
 
     rows: Sequence[int]
-    """Rows of the whole batch, over all processes."""
+    """Row numbers of the whole batch, over all processes."""
     parts: list[list[int]]
-    """Micro-batches of this process."""
+    """Row numbers of each micro-batch of this process."""
     is_cached: bool
-    """Whether gradients are cached, for which all micro-batches are read twice."""
+    """Whether gradients are cached, for which every micro-batch is read twice."""
     n_batches: int
-    """Number of batches of the epoch."""
+    """Number of batches in the epoch."""
     images: Iterator[tuple[Tensor, Tensor]]
-    """Yields rows and images of the micro-batches in order, twice if gradients are cached."""
+    """Iterator over row numbers and images of the micro-batches, in order, twice if gradients are
+    cached."""
 
     @property
     def share(self) -> Tensor:
-        """Rows of this process."""
+        """Row numbers of the batch in this process."""
         return torch.tensor(list(chain.from_iterable(self.parts)))
 
 
 @dataclass(frozen=True)
 class Contrasted:
-    """Loss of a batch, with the embeddings and metadata behind the loss."""
+    """Loss of a batch, with the embeddings and metadata from which the loss was computed."""
 
     loss: Tensor
     z1: Tensor
@@ -78,11 +79,11 @@ def parts_of(
     Parameters
     ----------
     batch : sequence of int
-        Rows of the batch.
+        Row numbers of the batch.
     micro_batch_size : int or None
-        Largest number of rows of a micro-batch; None for one micro-batch.
+        Largest number of rows in a micro-batch; None for one micro-batch.
     n_fewest : int
-        Smallest number of rows of a micro-batch, which goes before the largest.
+        Smallest number of rows in a micro-batch, which takes precedence over the largest number.
     """
     n_parts = 1
     if micro_batch_size is not None:
@@ -94,9 +95,9 @@ def parts_of(
 def open_batches(
     state: TrainerState, batches: Sequence[Sequence[int]], *, n_done: int = 0
 ) -> Generator[Batch, None, None]:
-    """Yield the batches of an epoch after the first `n_done`, and read images ahead.
+    """Yield the batches of an epoch after the first `n_done`, reading images in advance.
 
-    Threads that read ahead end when the generator is closed.
+    Threads that read in advance end when the generator is closed.
     """
     micro = state.settings.micro_batch_size
     # Each of two encoders sees a sample once, and statistics need two values.
@@ -119,7 +120,7 @@ def open_batches(
 
 
 def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
-    """Set the learning rate of a step, and clear the gradients of the previous step."""
+    """Set the learning rate of a training step, and clear the gradients of the previous step."""
     rate = learning_rate_of(
         position.epoch, state.settings, batch=position.batch, n_batches=batch.n_batches
     )
@@ -129,9 +130,9 @@ def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
 
 
 def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) -> dict[str, float]:
-    """Change the weights by the contrastive loss of a batch, and return the batch's figures.
+    """Change the weights by the contrastive loss of a batch, and return the batch's metrics.
 
-    The caller counts the batch in `position` afterwards.
+    `position` is not changed; the caller counts the batch afterwards.
     """
     begin_step(state, batch, position)
     if batch.is_cached:
@@ -148,7 +149,7 @@ def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) 
 
 
 def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Back-propagate the loss of a batch that passes the encoder at once."""
+    """Compute the gradient of a batch's loss with the whole batch encoded at once."""
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
         features = state.encode_views(images, rows, epoch=occasion)
@@ -157,7 +158,7 @@ def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position)
 
 
 def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -> Contrasted:
-    """Compute the loss of features (2, n, n_features), and back-propagate to them."""
+    """Compute the loss of features (2, n, n_features), and the loss's gradient for the features."""
     z1, z2 = state.project(features)
     metadata = state.metadata_of(rows, features)
     loss = state.objective(z1, z2, metadata)
@@ -167,7 +168,7 @@ def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -
 
 
 def _backward_in_parts(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Back-propagate the loss of a batch by gradient caching, micro-batch by micro-batch."""
+    """Compute the gradient of a batch's loss micro-batch by micro-batch, by gradient caching."""
     rows = []
     kept = []
     with torch.no_grad(), still_statistics(state.model.encoder):
@@ -197,14 +198,14 @@ def _backward_in_parts(state: ContrastiveState, batch: Batch, position: Position
 
 @contextlib.contextmanager
 def drawing(state: TrainerState, position: Position, part: int = 0) -> Iterator[int]:
-    """Seed the network's random choices, such as dropout, by the step, within the block.
+    """Seed the network's random choices, such as dropout, by the step, until the context ends.
 
-    PyTorch's global random state is restored at the end.
+    PyTorch's global random state is restored afterwards.
 
     Parameters
     ----------
     state : TrainerState
-        The training.
+        State of the training, with the seed.
     position : Position
         Epoch and batch of the step.
     part : int
@@ -213,7 +214,7 @@ def drawing(state: TrainerState, position: Position, part: int = 0) -> Iterator[
     Yields
     ------
     int
-        Key of the step's views, besides the sample.
+        Number that, with the sample's name, determines the random views of the step.
     """
     keys = state.seed, position.epoch, position.batch, part, state.fabric.global_rank
     devices = []
@@ -226,32 +227,32 @@ def drawing(state: TrainerState, position: Position, part: int = 0) -> Iterator[
 
 @dataclass(frozen=True)
 class Outcome:
-    """Loss of a batch after back-propagation, with the outputs behind the loss."""
+    """Loss of a batch after back-propagation, with the network's outputs for the batch."""
 
     loss: Tensor
     outputs: Tensor
-    """Outputs of the samples of this process, (n, d)."""
+    """Outputs of the network for this process's samples, (n, d)."""
     terms: Mapping[str, Tensor]
-    """Other figures of the batch."""
+    """Further metrics of the batch."""
 
 
 def change_weights(
     state: TrainerState, batch: Batch, position: Position, outcome: Outcome, *, advice: str
 ) -> dict[str, float]:
-    """Change the weights by their gradients, and return the figures of the batch.
+    """Change the weights by their gradients, and return the metrics of the batch.
 
     Parameters
     ----------
     state : TrainerState
-        The training.
+        State of the training, with model and optimiser.
     batch : Batch
-        The batch.
+        Batch whose gradients were computed.
     position : Position
         Epoch and batch, for messages.
     outcome : Outcome
-        Loss and outputs of the batch.
+        Loss, outputs and further metrics of the batch.
     advice : str
-        End of the message if the loss is not finite.
+        Advice at the end of the message if the loss is not finite.
 
     Raises
     ------
@@ -288,7 +289,7 @@ def _refuse_infinite(
     *,
     advice: str,
 ) -> None:
-    """Refuse a loss or gradient that is not finite, and name the samples."""
+    """Raise a TrainingError if loss or gradient is not finite, naming the samples."""
     # A loss scaler skips steps with infinite gradients.
     checks_gradient = state.settings.precision != "16-mixed"
     if not math.isfinite(figures["loss"]):

@@ -1,113 +1,92 @@
-"""Train an encoder with a linear head: classes by cross-entropy, numbers by squared error."""
+"""Fine-tune an encoder with a linear head: cross-entropy for classes, squared error for numbers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
-from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.checkpoints import newest_checkpoint
-from neurocontrast.training.data import TrainingData
-from neurocontrast.training.loop import open_training
+from neurocontrast.training.loop import TrainingOutput, open_training
 from neurocontrast.training.position import MetricsRow, Position
 from neurocontrast.training.settings import FinetuneSettings
 from neurocontrast.training.signals import CheckStop
 from neurocontrast.training.steps import Batch, Outcome, begin_step, change_weights, drawing
-from neurocontrast.training.supervised_state import ADVICE, Labels, SupervisedState, View
+from neurocontrast.training.supervised_state import ADVICE, LabelledData, SupervisedState, View
 from neurocontrast.training.validation import reestimate
 
 
 @dataclass(frozen=True)
 class SupervisedResult:
-    """Predictions of a trained network for tested samples, and figures of its training."""
+    """Predictions of a fine-tuned network for test samples, and metrics of the training."""
 
     predictions: npt.NDArray[np.float64]
-    """Probabilities (n_samples, n_classes), or numbers (n_samples,)."""
+    """Predicted probabilities (n_samples, n_classes), or numbers (n_samples,)."""
     metrics: list[MetricsRow]
-    """One row an epoch."""
+    """Row of metrics for each epoch."""
     best_epoch: int
-    """Epoch whose weights predict; 0 if no epoch was better than the first weights."""
+    """Epoch whose weights were used to predict; 0 if no epoch was better than the initial
+    weights."""
     best_loss: float | None = None
     """Loss of the best epoch on the validation samples; None without validation samples."""
 
 
 def fit_supervised(
     encoder: Encoder,
-    labels: Labels,
-    data: TrainingData,
-    test_rows: Sequence[int],
+    samples: LabelledData,
     *,
     settings: FinetuneSettings,
     pretrained: bool,
     seed: int,
-    folder: Path,
+    output: TrainingOutput,
     view: View | None = None,
-    title: str = "Fine-tuning",
-    progress: Progress = SILENT,
 ) -> SupervisedResult:
-    """Train an encoder in place with a linear head, and predict other samples.
+    """Train an encoder with a linear head, in place, and predict the labels of test samples.
 
-    The weights of the best epoch predict, by the loss on the validation rows; without validation
-    rows, the weights of the last epoch. Training continues from the newest checkpoint in `folder`.
+    Predictions use the weights of the epoch with the lowest loss on the validation rows; without
+    validation rows, the weights of the last epoch.
 
     Parameters
     ----------
     encoder : Encoder
         Network, pretrained or with random weights.
-    labels : Labels
-        True labels of all samples.
-    data : TrainingData
-        Images, and rows of training and validation.
-    test_rows : sequence of int
-        Rows to predict.
+    samples : LabelledData
+        Images with true labels, and rows of training, validation and test.
     settings : FinetuneSettings
-        Epochs, learning rates and patience.
+        Number of epochs, learning rates and patience.
     pretrained : bool
-        Whether weights are kept near the pretrained ones, by a rate for each block and by the
-        statistics of pretraining.
+        Whether the encoder is pretrained: lower learning rates in earlier blocks and frozen batch
+        normalisation then keep weights close to the pretrained weights.
     seed : int
         Seed of the order of samples.
-    folder : Path
-        Folder of ``metrics.csv`` and ``checkpoints/``.
+    output : TrainingOutput
+        Folder of ``metrics.csv`` and ``checkpoints/``, and whether to continue from there.
     view : callable, optional
-        Makes the random view that is shown in place of a sample.
-    title : str
-        Title of the bar of progress.
-    progress : Progress
-        Receives progress messages.
+        Function that makes the random view of a sample on which to train; by default training uses
+        samples as they are.
     """
+    labels = samples.labels
     head = ProjectionHead(encoder.n_features, [labels.n_classes or 1], norm="batch")
     state = SupervisedState(
         ContrastiveModel(encoder, head),
         labels,
-        data,
+        samples.data,
         view=view,
         settings=settings,
         pretrained=pretrained,
         seed=seed,
     )
-    resume = newest_checkpoint(folder / "checkpoints") is not None
-    if not resume:
+    has_checkpoint = newest_checkpoint(output.folder / "checkpoints") is not None
+    if not (output.resume and has_checkpoint):
         state.begin()
-    with open_training(
-        state,
-        folder,
-        title=title,
-        resume=resume,
-        progress=progress,
-        label=f"{title}, ",
-        again="The same call",
-    ) as training:
+    with open_training(state, output, label=f"{output.title}, ", again="The same call") as training:
         for epoch in training.epochs(state.is_over):
             for batch in training.batches(epoch):
                 figures = supervised_step(state, batch, training.position)
                 training.count(batch, figures)
             training.close_epoch(_measure(state, epoch, training.check_stop))
         best = state.take_best()
-        predictions = state.predict(test_rows, training.check_stop)
+        predictions = state.predict(samples.test_rows, training.check_stop)
     metrics = training.position.metrics
     if best is None:
         return SupervisedResult(predictions, metrics, len(metrics))
@@ -115,7 +94,7 @@ def fit_supervised(
 
 
 def supervised_step(state: SupervisedState, batch: Batch, position: Position) -> dict[str, float]:
-    """Change the weights by the supervised loss of a batch, and return the batch's figures."""
+    """Change the weights by the supervised loss of a batch, and return the batch's metrics."""
     begin_step(state, batch, position)
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
@@ -127,7 +106,10 @@ def supervised_step(state: SupervisedState, batch: Batch, position: Position) ->
 
 
 def _measure(state: SupervisedState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Measure the loss on the validation rows, from scratch after re-estimating statistics."""
+    """Compute the loss on the validation rows after an epoch, and keep the weights if best.
+
+    If the encoder was not pretrained, BatchNorm statistics are re-estimated before.
+    """
     if not state.pretrained:
         reestimate(state, state.model, after_batch=after_batch)
     loss = state.validation_loss(after_batch)

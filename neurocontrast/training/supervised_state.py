@@ -1,4 +1,4 @@
-"""State of a supervised training: model, labels and data on their device, and the best epoch."""
+"""State of a fine-tuning on its device: model, labels, data and the best epoch."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,32 +22,47 @@ from neurocontrast.training.signals import CheckStop
 from neurocontrast.training.state import StateDict, TrainerState
 
 View = Callable[..., Tensor]
-"""``view(images, names, epoch=...)``, random by (epoch, name of the sample) alone."""
+"""Function ``view(images, names, epoch=...)`` that returns a random view of each image,
+reproducible from epoch and name."""
 
 ADVICE = "lower finetune.learning_rate, or set finetune.warmup_epochs or finetune.clip_norm"
 _LEAST_SHARE = 1e-6
 _PENALTIES = (5, 4, 3, 2, 1, 0)
-"""Powers of ten of the penalties of the probe with which the head begins, the strongest first."""
+"""Logarithms (base 10) of the ridge penalties tried for the head's initial weights, the strongest
+first."""
 _PENALTY = 3
-"""Power of ten of the penalty without validation rows to choose by."""
+"""Logarithm (base 10) of the ridge penalty of the head's initial weights without validation
+rows."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """True labels of all samples, in the order of the data."""
+    """True labels of all samples of a data set, in the order of the data."""
 
     values: npt.NDArray[np.generic]
-    """Codes of classes from 0 on, or numbers, (n_samples,)."""
+    """Integer codes of classes from 0, or numbers, (n_samples,)."""
     n_classes: int | None = None
     """Number of classes; None for numbers."""
 
 
 @dataclass(frozen=True)
+class LabelledData:
+    """Samples with true labels, and row numbers for training, validation and test."""
+
+    data: TrainingData
+    """Images, and rows of training and validation."""
+    labels: Labels
+    """True labels of all samples."""
+    test_rows: Sequence[int]
+    """Rows whose labels are predicted after training."""
+
+
+@dataclass(frozen=True)
 class BestEpoch:
-    """Weights with the lowest loss on the validation samples so far."""
+    """Weights of the epoch with the lowest loss on the validation samples so far."""
 
     epoch: int
-    """Number of epochs after which the weights were taken; 0 before the first."""
+    """Number of finished epochs at which the weights were copied; 0 before the first epoch."""
     loss: float
     weights: dict[str, Tensor]
 
@@ -55,11 +70,13 @@ class BestEpoch:
 def parameter_groups(
     model: ContrastiveModel, settings: FinetuneSettings, *, pretrained: bool
 ) -> list[ParameterGroup]:
-    """Group parameters by the factor of their learning rate, the head first.
+    """Group parameters by learning rate, lower in earlier blocks of a pretrained encoder.
 
-    Of L blocks, the last has the factor f of the settings, and block l has f · d^(L - l) with the
-    decay d (Howard & Ruder 2018, section 3.2, with d = 1 / 2.6 for each layer of a text model).
-    From scratch, all parameters have the factor 1.
+    The head is the first group.
+
+    Of L blocks, the last has the settings' factor f on the learning rate, and block l has the
+    factor f · d^(L - l) with the settings' decay d (Howard & Ruder 2018, section 3.2, with d = 1 /
+    2.6 for each layer of a text model). From scratch, all parameters have the factor 1.
     """
     if not pretrained:
         return [{"params": list(model.parameters()), "factor": 1.0}]
@@ -76,7 +93,7 @@ def parameter_groups(
 
 
 class SupervisedState(TrainerState):
-    """State of a supervised training: model, labels, data, and the best epoch so far.
+    """State of a supervised training: model, optimiser, labels, data, and the best epoch so far.
 
     Parameters
     ----------
@@ -87,9 +104,10 @@ class SupervisedState(TrainerState):
     data : TrainingData
         Images, and rows of training and validation.
     view : callable or None
-        Makes the random view of a sample; None shows samples as they are.
+        Function that makes the random view of a sample on which to train; None to train on samples
+        as they are.
     settings : FinetuneSettings
-        Learning rates and patience.
+        Number of epochs, learning rates and patience.
     pretrained : bool
         Whether the encoder is pretrained.
     seed : int
@@ -126,7 +144,7 @@ class SupervisedState(TrainerState):
             self._begin_at_shares(labels.n_classes)
 
     def _standardise_numbers(self) -> None:
-        """Standardise numbers over the training rows, and begin the head at their mean."""
+        """Standardise numbers over the training rows, so that the first prediction is the mean."""
         values = self.labels.values.astype(float)
         in_training = values[np.asarray(self.data.training_rows)]
         self.scale = float(in_training.mean()), float(in_training.std()) or 1.0
@@ -135,7 +153,7 @@ class SupervisedState(TrainerState):
         self._set_head(torch.zeros(1))
 
     def _begin_at_shares(self, n_classes: int) -> None:
-        """Begin the head at the shares of the classes among the training rows."""
+        """Set the head's initial bias to the log shares of the classes among the training rows."""
         codes = self.labels.values.astype(np.int64)
         self.values = torch.as_tensor(codes, device=self.fabric.device)
         in_training = codes[np.asarray(self.data.training_rows)]
@@ -148,10 +166,10 @@ class SupervisedState(TrainerState):
         self.linear.bias.copy_(bias)
 
     def begin(self) -> None:
-        """Begin the head of a pretrained encoder as a probe of standardised features.
+        """Initialise the head of a pretrained encoder as a linear probe on standardised features.
 
-        The probe is fitted to the training rows, with the penalty that predicts the validation rows
-        best. From scratch, nothing is done: features are standardised by batches.
+        The probe is fitted to the training rows, with the ridge penalty that predicts the
+        validation rows best. Without pretraining, the head keeps its initial weights.
         """
         if not self.pretrained:
             return
@@ -178,7 +196,7 @@ class SupervisedState(TrainerState):
         *,
         penalty: float,
     ) -> None:
-        """Begin the head as a ridge regression of numbers."""
+        """Initialise the head by a ridge regression of the standardised numbers."""
         from sklearn.linear_model import Ridge  # no other training needs scikit-learn
 
         ridge = Ridge(alpha=penalty).fit(features, in_training)
@@ -192,7 +210,7 @@ class SupervisedState(TrainerState):
         *,
         inverse_penalty: float,
     ) -> None:
-        """Begin the head as a logistic regression of the classes among the training rows."""
+        """Initialise the head by a logistic regression of the training rows' classes."""
         from sklearn.linear_model import LogisticRegression
 
         logistic = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(features, in_training)
@@ -206,14 +224,14 @@ class SupervisedState(TrainerState):
         _copy_rows(self.linear.bias, rows, bias)
 
     def train(self) -> None:
-        """Put the model in training mode, a pretrained one with frozen batch normalisation."""
+        """Put the model in training mode, but keep BatchNorm frozen in a pretrained model."""
         super().train()
         if self.pretrained:
             for layer in layers_of(self.model):
                 layer.eval()
 
     def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
-        """Compute the head's outputs (n, n_out) for a view of each sample."""
+        """Compute the head's outputs (n, n_out) for a random view of each sample."""
         seen = images
         if self.view is not None:
             with torch.no_grad():
@@ -222,7 +240,7 @@ class SupervisedState(TrainerState):
         return outputs
 
     def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        """Compute the mean cross-entropy, or squared error, of outputs (n, n_out)."""
+        """Compute the mean cross-entropy or squared error of the head's outputs (n, n_out)."""
         values = self.values[rows.to(self.values.device, non_blocking=True)]
         if self.labels.n_classes is None:
             return mse_loss(outputs[:, 0], values)
@@ -231,7 +249,7 @@ class SupervisedState(TrainerState):
     def _outputs(
         self, rows: Sequence[int], after_batch: CheckStop | None = None, *, head: bool = True
     ) -> Tensor:
-        """Compute outputs of samples without views, or features if not `head`."""
+        """Compute the head's outputs of samples without views, or the features if not `head`."""
         size = self.settings.batch_size
         batches = []
         for start in range(0, len(rows), size):
@@ -249,7 +267,7 @@ class SupervisedState(TrainerState):
         return torch.cat(outputs)
 
     def validation_loss(self, after_batch: CheckStop | None = None) -> float | None:
-        """Compute the loss on the validation rows; None without validation rows."""
+        """Compute the loss on the validation rows, in evaluation mode; None without such rows."""
         rows = self.data.validation_rows
         if not len(rows):
             return None
@@ -261,7 +279,7 @@ class SupervisedState(TrainerState):
         return loss
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
-        """Keep a copy of the weights if the loss is lower than ever before."""
+        """Copy the weights if the validation loss is lower than after all epochs before."""
         if loss is None or (self.best is not None and not loss < self.best.loss):
             return
         weights = {}
@@ -270,19 +288,19 @@ class SupervisedState(TrainerState):
         self.best = BestEpoch(epoch + 1, loss, weights)
 
     def take_best(self) -> BestEpoch | None:
-        """Restore the weights of the best epoch, and return them; None without validation rows."""
+        """Restore the weights of the best epoch, and return the epoch; None without any."""
         if self.best is not None:
             self.model.load_state_dict(self.best.weights)
         return self.best
 
     def is_over(self, rows: Sequence[MetricsRow]) -> bool:
-        """Tell whether the validation loss has not fallen for as many epochs as the patience."""
+        """Tell whether the validation loss has not fallen for `patience` epochs."""
         if self.patience is None or self.best is None:
             return False
         return len(rows) - self.best.epoch >= self.patience
 
     def predict(self, rows: Sequence[int], after_batch: CheckStop) -> npt.NDArray[np.float64]:
-        """Predict probabilities (n, n_classes), or numbers (n,), of samples without views."""
+        """Predict class probabilities (n, n_classes) or numbers (n,) of samples, without views."""
         outputs = self._outputs(rows, after_batch).double()
         if not outputs.isfinite().all():
             raise TrainingError(
@@ -293,7 +311,7 @@ class SupervisedState(TrainerState):
         return outputs[:, 0].cpu().numpy() * self.scale[1] + self.scale[0]
 
     def state_dict(self) -> StateDict:
-        """Return the state of all parts that training changes, for a checkpoint."""
+        """Return the state of training and the best epoch's weights, for a checkpoint."""
         state = super().state_dict()
         state["best"] = None
         if self.best is not None:
@@ -301,7 +319,7 @@ class SupervisedState(TrainerState):
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Continue from the state of a checkpoint."""
+        """Restore the state of training and the best epoch's weights from a checkpoint."""
         super().load_state_dict(state)
         best = cast(Any, state["best"])
         self.best = None
@@ -313,5 +331,5 @@ class SupervisedState(TrainerState):
 def _copy_rows(
     parameter: nn.Parameter, rows: slice | Tensor, values: npt.NDArray[np.float64]
 ) -> None:
-    """Write values into some rows of a parameter."""
+    """Write values into selected rows of a parameter."""
     parameter[rows] = torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)

@@ -1,4 +1,4 @@
-"""Measure validation scans between epochs, or some training scans, and find collapses."""
+"""Measure validation scans between epochs, detect collapse, and re-estimate BatchNorm."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,23 +26,24 @@ from neurocontrast.training.steps import parts_of
 MOST_SCANS_OF_STATISTICS = 1000
 _VALIDATION_EPOCH = -1
 _UNIFORMITY_OF_A_POINT = -0.02
-"""Uniformity above which embeddings are one point: their typical distance is below 0.1 (6 degrees).
+"""Uniformity above which embeddings count as collapsed to one point.
 
-Embeddings that are spread over the sphere have −2 and less.
+At this value the typical distance of two embeddings is below 0.1 (6 degrees). Embeddings that are
+spread over the sphere have a uniformity of −2 or less.
 """
 _NUMBERS = ("", "_2")
-"""Endings of the names of figures of the first and of the second encoder."""
+"""Suffixes in names of metrics for the first and the second encoder."""
 _RANK_OF_A_LINE = 1.2
-"""Effective rank below which embeddings lie on a line.
+"""Effective rank below which embeddings count as collapsed to a line.
 
-At this rank all directions but the first have 4 % of the singular values' sum together.
+At this rank, all singular values but the first sum to 4 % of the total.
 """
 
 
 def alignment(z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
-    """Compute the mean squared distance of two views on the sphere; 0 is best.
+    """Compute the mean squared distance between two views of each sample on the unit sphere.
 
-    Wang & Isola (2020), with alpha = 2.
+    The best value is 0 (Wang & Isola 2020, with alpha = 2).
 
     Parameters
     ----------
@@ -53,9 +54,9 @@ def alignment(z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
 
 
 def uniformity(z: torch.Tensor) -> torch.Tensor:
-    """Compute log E exp(-2 distance²) over pairs on the sphere; lower is more uniform.
+    """Compute log E exp(-2 distance²) over pairs of samples on the unit sphere.
 
-    Wang & Isola (2020), with t = 2.
+    Lower values mean more uniform embeddings (Wang & Isola 2020, with t = 2).
 
     Parameters
     ----------
@@ -69,12 +70,13 @@ def uniformity(z: torch.Tensor) -> torch.Tensor:
 def effective_rank(z: torch.Tensor) -> torch.Tensor:
     """Compute the exponential of the entropy of the embeddings' normalised singular values.
 
-    The rank falls to 1 if all embeddings lie on a line, which a loss alone does not show.
+    The effective rank is 1 if all embeddings lie on a line, a collapse that the loss alone does not
+    show.
 
     Parameters
     ----------
     z : tensor (n, d)
-        Embeddings, of any norm; they are normalised and centred.
+        Embeddings of any norm, which are normalised and centred first.
     """
     z = normalize(z, dim=1).double()
     values = torch.linalg.svdvals(z - z.mean(dim=0))
@@ -84,13 +86,13 @@ def effective_rank(z: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def measure_contrast(state: ContrastiveState, *, after_batch: CheckStop) -> MetricsRow:
-    """Measure loss, alignment, uniformity and effective ranks on the validation scans.
+    """Measure loss, alignment, uniformity and effective rank on the validation scans.
 
-    The views are the same after every epoch, so that a change of the curve is a change of the
-    network. Batches have their own statistics, as in training. Without validation scans, all
-    figures but the loss are measured on the same training scans, as many as a batch has. Ranks are
-    None for two scans, which always lie on a line. A loss that predicts has no alignment and
-    uniformity.
+    Random views are the same after every epoch, so that differences between epochs are due to the
+    network. Batch normalisation uses the statistics of each batch, as in training. Without
+    validation scans, all metrics but the loss are measured on a fixed set of training scans, as
+    many as a batch holds. Ranks are None for two scans, which always lie on a line. A supervised
+    loss has no alignment and uniformity.
     """
     rows = state.data.validation_rows
     has_validation = len(rows) > 0
@@ -113,7 +115,7 @@ def measure_contrast(state: ContrastiveState, *, after_batch: CheckStop) -> Metr
 
 
 def _side_of(*, has_validation: bool) -> str:
-    """Return the beginning of the names of measured figures: ``val`` or ``train``."""
+    """Return the prefix of the names of metrics: ``val`` with validation samples, or ``train``."""
     if has_validation:
         return "val"
     return "train"
@@ -121,11 +123,11 @@ def _side_of(*, has_validation: bool) -> str:
 
 @dataclass(frozen=True)
 class _EmbeddedViews:
-    """Features and embeddings of both views of samples, on the CPU, and their mean loss."""
+    """Features and embeddings of both views of samples, on the CPU, with the mean loss."""
 
     loss: float
     features: torch.Tensor
-    """Features (n, 2, n_features)."""
+    """Features of both views, (n, 2, n_features)."""
     z1: torch.Tensor
     z2: torch.Tensor
 
@@ -133,7 +135,7 @@ class _EmbeddedViews:
 def _embed_views(
     state: ContrastiveState, rows: Sequence[int], *, after_batch: CheckStop
 ) -> _EmbeddedViews:
-    """Embed the views of a fixed epoch, in batches with statistics of their own, as in training."""
+    """Embed fixed random views of samples; BatchNorm uses each batch's statistics."""
     total = 0.0
     features_of_all = []
     z1_of_all = []
@@ -171,7 +173,7 @@ def _embed_views(
 def _refuse_infinite(
     state: ContrastiveState, rows: Sequence[int], embedded: _EmbeddedViews
 ) -> None:
-    """Refuse views, or embeddings, that are not finite, and name their samples."""
+    """Raise an error for views or embeddings that are not finite, naming the samples."""
     if state.views_total is not None and not state.views_total.isfinite():
         state.refuse_views(torch.as_tensor(rows), epoch=_VALIDATION_EPOCH)
     everything = torch.cat([embedded.features.flatten(1), embedded.z1, embedded.z2], dim=1)
@@ -192,7 +194,7 @@ def _refuse_infinite(
 
 
 def _spread_of(z1: torch.Tensor, z2: torch.Tensor) -> MetricsRow:
-    """Measure alignment of the views of each sample, and the spread of all embeddings."""
+    """Measure alignment of both views, and uniformity and effective rank of all embeddings."""
     return {
         "alignment": alignment(z1, z2).item(),
         "uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
@@ -201,14 +203,14 @@ def _spread_of(z1: torch.Tensor, z2: torch.Tensor) -> MetricsRow:
 
 
 def _rank_of(embeddings: torch.Tensor, *, n_scans: int) -> float | None:
-    """Compute the effective rank; None for two scans, which always lie on a line."""
+    """Compute the effective rank; None for two scans or fewer, which always lie on a line."""
     if n_scans <= 2:
         return None
     return effective_rank(embeddings).item()
 
 
 def _some_training_rows(state: TrainerState, purpose: str, n: int) -> list[int]:
-    """Choose `n` training rows, always the same, in order; all rows if there are fewer."""
+    """Choose `n` random training rows, always the same for a seed; all rows if there are fewer."""
     rows = np.asarray(state.data.training_rows)
     order = derive_generator(purpose, state.seed).permutation(len(rows))
     chosen: list[int] = rows[np.sort(order[:n])].tolist()
@@ -217,7 +219,7 @@ def _some_training_rows(state: TrainerState, purpose: str, n: int) -> list[int]:
 
 @dataclass(frozen=True)
 class NormStatistics:
-    """Numbers of training samples and batches by which normalisation was re-estimated."""
+    """Number of training samples and batches on which BatchNorm statistics were re-estimated."""
 
     n_scans: int = 0
     n_batches: int = 0
@@ -226,13 +228,14 @@ class NormStatistics:
 def reestimate_model(state: ContrastiveState, *, after_batch: CheckStop) -> Json:
     """Re-estimate BatchNorm statistics on up to 1,000 training samples without augmentation.
 
-    The running averages of training lag behind quickly changing weights, and describe augmented
-    views. If the encoder has no batch normalisation, the head keeps its running averages.
+    Running averages during training lag behind quickly changing weights, and describe augmented
+    views. If the encoder has no batch normalisation, the projection head keeps its running
+    averages.
 
     Returns
     -------
     dict
-        Record for the run: kind of statistics, number of layers, samples and batches.
+        Record for ``encoder.json``: kind of statistics, and numbers of layers, samples and batches.
     """
     n_layers = len(layers_of(state.model.encoder))
     module: nn.Module = state.model.encoder
@@ -247,7 +250,7 @@ def reestimate_model(state: ContrastiveState, *, after_batch: CheckStop) -> Json
 
 
 def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop) -> NormStatistics:
-    """Re-estimate statistics of a part of the model on training samples without augmentation."""
+    """Re-estimate a module's BatchNorm statistics on training samples without augmentation."""
     if not layers_of(module):
         return NormStatistics()
     rows = _some_training_rows(state, "batchnorm", MOST_SCANS_OF_STATISTICS)
@@ -265,7 +268,7 @@ def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop
 
 
 def _n_together(state: TrainerState) -> int:
-    """Return the number of samples that pass the encoder together, at most as views in training."""
+    """Return the number of samples to encode at once, at most the number of views in training."""
     n_samples = state.settings.batch_size
     micro = state.settings.micro_batch_size
     if micro is None:
@@ -275,9 +278,10 @@ def _n_together(state: TrainerState) -> int:
 
 @torch.no_grad()
 def measure_probe(state: ContrastiveState, *, after_batch: CheckStop) -> MetricsRow:
-    """Fit linear models to features of training scans, and score predictions on validation scans.
+    """Fit linear probes to features of training scans, and score predictions of validation scans.
 
-    Features are computed as for a saved encoder: statistics re-estimated, no augmentation.
+    Features are computed as by a saved encoder: with re-estimated BatchNorm statistics, without
+    augmentation.
     """
     data = state.data
     reestimate(state, state.model.encoder, after_batch=after_batch)
@@ -305,7 +309,7 @@ def measure_probe(state: ContrastiveState, *, after_batch: CheckStop) -> Metrics
 def _features_of(
     state: ContrastiveState, rows: Sequence[int], after_batch: CheckStop
 ) -> np.ndarray:
-    """Return the features of each encoder, (n_encoders, n, n_features)."""
+    """Compute the features of each encoder, (n_encoders, n, n_features), in evaluation mode."""
     of_batches = []
     batches = even_batches(rows, _n_together(state))
     with state.processes.divided(batches) as shares, state.read(shares) as reading:
@@ -320,7 +324,11 @@ def _features_of(
 def _score(
     x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray
 ) -> MetricsRow:
-    """Fit ridge (numbers) or logistic regression, and score validation scans; None for too few."""
+    """Fit ridge or logistic regression to training scans, and score the validation scans.
+
+    The score is R² for numbers and balanced accuracy for classes; None for too few scans or
+    classes.
+    """
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.metrics import r2_score, recall_score
     from sklearn.pipeline import make_pipeline
@@ -344,12 +352,12 @@ def _score(
 
 
 def collapse_of(row: MetricsRow) -> str | None:
-    """Describe a collapse of the representation, to a point or a line, or return None.
+    """Describe a collapse of embeddings to a point or a line; None without collapse.
 
     Parameters
     ----------
     row : dict
-        Figures of an epoch, a row of ``metrics.csv``.
+        Metrics of an epoch, a row of ``metrics.csv``.
     """
     has_validation = any(name.startswith("val_") for name in row)
     side = _side_of(has_validation=has_validation)
@@ -375,7 +383,7 @@ def collapse_of(row: MetricsRow) -> str | None:
 
 
 def collapse_warning(row: MetricsRow, previous: MetricsRow | None) -> str | None:
-    """Return a warning for the epoch at which a collapse begins, or None."""
+    """Return a warning for the first epoch of a collapse of embeddings, or None."""
     collapse = collapse_of(row)
     if collapse is None or (previous is not None and collapse_of(previous) is not None):
         return None

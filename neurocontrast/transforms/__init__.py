@@ -1,4 +1,4 @@
-"""Transforms of scans and measures, for `monai.transforms.Compose`, and keyed random views."""
+"""Transforms of MRI scans and regional measures in MONAI's style, and reproducible random views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of objects: attributes without the state of MONAI's classes, paths as digests."""
+"""Read settings from attributes of transforms, and describe file paths by anonymous digests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PATH_WITHIN = "path within"
 
 
 def attributes_of(value: object) -> dict[str, object] | None:
-    """Return the attributes of an object, slots included; None for an object without any."""
+    """Return an object's attributes by name, ``__slots__`` included; None if there are none."""
     slots = [
         name
         for base in type(value).__mro__
@@ -60,7 +60,10 @@ def _slots_of(kind: type) -> Iterator[str]:
 
 
 def state_names(kind: type) -> frozenset[str]:
-    """Return the attributes that a class of MONAI's sets at calls: last files, last draws."""
+    """Return the attributes that a MONAI class overwrites at each call, and that are no settings.
+
+    Examples are a reader's last files and a random transform's last draws.
+    """
     names = {"_tracing"}  # whether a thread is traced
     if issubclass(kind, ImageReader):
         names.update(LAST_FILES_OF_READERS)
@@ -71,7 +74,7 @@ def state_names(kind: type) -> frozenset[str]:
 
 
 def _names_drawn(kind: type) -> Iterator[str]:
-    """Yield attributes that a random class sets at draws, parameters of its constructor apart."""
+    """Yield attributes that a random class sets when drawing, without constructor parameters."""
     parameters = {
         name
         for base in kind.__mro__
@@ -88,7 +91,7 @@ def _names_drawn(kind: type) -> Iterator[str]:
 
 
 def is_absolute(text: str) -> bool:
-    """Tell whether a text is an absolute path of any system with a name behind its root."""
+    """Tell whether a text is an absolute path of Linux, macOS or Windows to more than the root."""
     if text.startswith("/"):
         return text.strip("/") != ""
     path = PureWindowsPath(text)
@@ -96,7 +99,10 @@ def is_absolute(text: str) -> bool:
 
 
 def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
-    """Describe a text as written, or by a digest where a path within would name a person."""
+    """Return a text as written, or a digest in its place if the text contains a path.
+
+    A path would make a description depend on one machine, and might name a person.
+    """
     if is_absolute(text):
         return describe_path(text)
     url = urlsplit(text)
@@ -111,7 +117,7 @@ def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
 
 
 def name_of_text(text: str) -> str:
-    """Return the name under which a description holds a key of a mapping, paths as digests."""
+    """Return a mapping's key for a description of a transform: the text, or a path's digest."""
     description = describe_text(text)
     if description == text:
         return text
@@ -119,7 +125,7 @@ def name_of_text(text: str) -> str:
 
 
 def _expand_home(text: str) -> str:
-    """Return a path with the home folder written out, or as written for an unknown user's."""
+    """Return a path with ``~`` replaced by the home folder, unchanged if the user is unknown."""
     try:
         return str(Path(text).expanduser())
     except RuntimeError:
@@ -127,7 +133,10 @@ def _expand_home(text: str) -> str:
 
 
 def describe_path(text: str) -> dict[str, str]:
-    """Describe an absolute path, which would name a person or a machine, by a digest."""
+    """Describe an absolute path by a digest of the file's content, or of the path without a file.
+
+    A path itself would name a person or a machine.
+    """
     if not problem_of_place(text):
         status = Path(text).stat()
         return {"file": _digest_of_version(text, status.st_size, status.st_mtime_ns)}
@@ -136,6 +145,6 @@ def describe_path(text: str) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _digest_of_version(path: str, n_bytes: int, modified_ns: int) -> str:
-    """Return the digest of a file's content, read once for each size and time of change."""
+    """Return the digest of a file's content, read once for each size and modification time."""
     del n_bytes, modified_ns
     return digest_of_file(path)

@@ -1,4 +1,4 @@
-"""Settings of random views of brains and measures, and of the standardisation of measures.
+"""Settings of the random views of brain scans and regional measures, and of standardising measures.
 
 This module loads no PyTorch.
 """
@@ -20,14 +20,17 @@ Pair = tuple[float, float]
 
 
 class Span:
-    """Annotation of a range [lowest, highest], with pydantic's limits `ge`, `gt`, `le` and `lt`."""
+    """Pydantic annotation of a range [lowest, highest], limited by `ge`, `gt`, `le` and `lt`."""
 
     def __init__(self, **limits: float) -> None:
         self.limits = limits
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         del source, handler
-        number = core_schema.float_schema(allow_inf_nan=False, **self.limits)  # type: ignore[arg-type]
+        number = core_schema.float_schema(
+            allow_inf_nan=False,
+            **self.limits,  # type: ignore[arg-type]
+        )
         return core_schema.no_info_after_validator_function(
             _ordered, core_schema.tuple_schema([number, number])
         )
@@ -44,7 +47,7 @@ def _ordered(limits: Pair) -> Pair:
 
 
 def _distinct(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Refuse axes that are named twice."""
+    """Refuse a list of axes that names one axis twice."""
     if len(set(axes)) != len(axes):
         raise ValueError(f"axes must be distinct. Got {list(axes)}.")
     return axes
@@ -59,24 +62,25 @@ _Side = Annotated[Pair, Span(gt=0.0, le=1.0)]
 
 
 class Replaceable(Settings):
-    """Settings that transforms of a user, given as Python objects, can replace."""
+    """Settings of built-in transforms, which a user may replace by transforms written in Python."""
 
     transforms: Literal["python"] | None = None
-    """Whether transforms from Python replace these settings; a run records so."""
+    """``python`` if transforms written in Python replace these settings, as recorded with a run;
+    None to use these settings."""
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the names of the settings without effect beside ``transforms``."""
+        """Return the names of settings without effect once a user's own transforms replace them."""
         return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
 
     def with_given(self) -> Self:
-        """Return the settings of transforms that were given from Python."""
+        """Return a copy of the settings that records the use of a user's own transforms."""
         kept = self.model_dump(exclude=set(self.replaced()))
         return type(self).model_validate(kept | {"transforms": "python"})
 
     @model_serializer(mode="wrap")
     def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings without settings that nothing reads."""
+        """Serialise the settings without fields that have no effect."""
         unread = self.replaced()
         if self.transforms is None:
             unread = ("transforms",)
@@ -84,125 +88,135 @@ class Replaceable(Settings):
 
 
 class Operation(Settings):
-    """Settings of a random operation, which draws uniformly from ranges."""
+    """Settings of a random augmentation, whose numbers are drawn uniformly from ranges."""
 
     probability: Probability = 0.5
-    """Probability that a view is changed."""
+    """Probability that a view is changed by the operation."""
 
 
 class Flip(Operation):
-    """Mirror along one axis."""
+    """Mirror the volume along one randomly chosen axis."""
 
     axes: Axes = (0, 1, 2)
     """Axes to choose among: 0 left to right, 1 back to front, 2 bottom to top."""
 
 
 class Affine(Operation):
-    """Rotate, shift and, where asked, scale the brain, as another position in the scanner."""
+    """Rotate, shift and optionally scale the brain, to imitate another head position."""
 
     rotation_degrees: Annotated[Pair, Span(ge=-45.0, le=45.0)] = (-3.0, 3.0)
-    """Angle about each axis."""
+    """Range of the angle about each axis, in degrees."""
     translation_voxels: Annotated[Pair, Span(ge=-16.0, le=16.0)] = (-1.0, 1.0)
-    """Shift along each axis."""
+    """Range of the shift along each axis, in voxels."""
     scale: Annotated[Pair, Span(ge=0.5, le=2.0)] = (1.0, 1.0)
-    """Factor on lengths, drawn by its reciprocal for each axis; the size of the brain tells age
-    and sex."""
+    """Range of the factor on lengths along each axis; the factor's reciprocal is drawn uniformly.
+    No scaling by default, because brain size carries information on age and sex."""
 
 
 class Contrast(Operation):
-    """Raise the brain's signal to a random power."""
+    """Change the contrast between tissues by raising the brain's signal to a random power."""
 
     gamma: Annotated[Pair, Span(ge=0.2, le=5.0)] = (0.8, 1.25)
-    """Exponent; below 1 dark tissue grows brighter."""
+    """Range of the exponent; below 1 dark tissue grows brighter."""
 
 
 class BiasField(Operation):
-    """Multiply the brain's signal by a smooth field: the exponential of a random polynomial."""
+    """Multiply the brain's signal by a smooth random field, as an uneven receive coil does.
+
+    The field is the exponential of a random polynomial of the voxel position.
+    """
 
     order: int = Field(3, ge=1, le=6)
     """Total degree of the polynomial."""
     strength: _Part = (0.05, 0.25)
-    """Standard deviation of the field's logarithm."""
+    """Range of the standard deviation of the field's natural logarithm over the volume."""
 
 
 class Sharpness(Operation):
-    """Make the brain sharper or smoother by its difference from a Gaussian (unsharp mask)."""
+    """Make the brain sharper or smoother by adding or subtracting fine detail (unsharp mask).
+
+    Fine detail is the difference of the brain from a Gaussian-blurred copy.
+    """
 
     amount: Annotated[Pair, Span(ge=-1.0, le=5.0)] = (-0.5, 1.0)
-    """Factor of the added difference; −1 leaves the Gaussian."""
+    """Range of the factor on the fine detail that is added; −1 leaves the Gaussian-blurred
+    brain."""
     sigma_voxels: float = Field(1.0, gt=0.0, le=3.0, allow_inf_nan=False)
-    """Standard deviation of the Gaussian."""
+    """Standard deviation of the Gaussian, in voxels."""
 
 
 class Rician(Operation):
-    """Give the brain the noise of a magnitude image."""
+    """Add Rician noise to the brain, as the magnitude of a complex MR signal has."""
 
     sigma: _Part = (0.01, 0.04)
-    """Standard deviation of the noise in either part of the complex signal, where the brain's
-    bright end is 1."""
+    """Range of the noise's standard deviation in the real and in the imaginary channel, on a scale
+    from the darkest voxel (0) to the brain's 99th percentile (1)."""
 
 
 class TightMask(Operation):
-    """Cut off voxels as dark as fluid near the surface, as brain extraction along folds does."""
+    """Remove dark voxels near the brain's surface, as brain extraction along the folds does."""
 
     depth_voxels: Annotated[Pair, Span(gt=0.0, le=3.0)] = (0.5, 1.5)
-    """Mean depth of the cut."""
+    """Range of the mean depth below the surface to which voxels are removed, in voxels."""
     variation_voxels: _Voxels = 0.5
-    """Standard deviation of the depth over the box."""
+    """Standard deviation of the depth across the volume, in voxels."""
     below: _Part = (0.2, 0.5)
-    """Signal below which voxels are cut, where the brain's bright end is 1."""
+    """Range of the signal below which voxels are removed, on a scale from the darkest voxel (0) to
+    the brain's 99th percentile (1)."""
 
 
 class MaskEdge(Operation):
-    """Cut a rim of uneven depth off the brain, or leave a dark rim around the brain."""
+    """Remove a rim of uneven depth from the brain, or add a dark rim, as other brain masks do."""
 
     depth_voxels: Annotated[Pair, Span(ge=-3.0, le=3.0)] = (-0.5, 0.75)
-    """Mean depth of the cut; below 0, of the rim that is left."""
+    """Range of the mean depth that is removed, in voxels; a negative depth adds a rim of that
+    width."""
     variation_voxels: _Voxels = 0.5
-    """Standard deviation of the depth over the box."""
+    """Standard deviation of the depth across the volume, in voxels."""
     rim: _Part = (0.2, 0.6)
-    """Signal of a rim that is left, relative to the brain's edge."""
+    """Range of the signal of an added rim, as a share of the signal at the brain's edge."""
 
 
 class TissueShift(Operation):
-    """Change tissue maps as another scanner would, by smooth factors and smooth shifts."""
+    """Change tissue probability maps by smooth factors and offsets, as another scanner would."""
 
     order: int = Field(2, ge=1, le=6)
-    """Total degree of the polynomials."""
+    """Total degree of the random polynomials of the voxel position that form factors and
+    offsets."""
     gain: _Part = (0.0, 0.1)
-    """Standard deviation of the factor's logarithm."""
+    """Range of the standard deviation of the factor's natural logarithm."""
     shift: _Part = (0.0, 0.05)
-    """Standard deviation of the shift, relative to the largest value of a map."""
+    """Range of the standard deviation of the offset, as a share of the largest value of a map."""
 
 
 class Blur(Operation):
-    """Blur by a Gaussian."""
+    """Blur the volume by a Gaussian."""
 
     sigma_voxels: Annotated[Pair, Span(ge=0.0, le=10.0)] = (0.1, 1.0)
-    """Standard deviation of the Gaussian."""
+    """Range of the Gaussian's standard deviation, in voxels."""
 
 
 class Noise(Operation):
-    """Add Gaussian noise."""
+    """Add Gaussian noise to the volume."""
 
     sigma: Annotated[Pair, Span(ge=0.0, le=10.0)] = (0.1, 1.0)
-    """Standard deviation of the noise, in units of the intensities."""
+    """Range of the noise's standard deviation, in units of the preprocessed intensities."""
 
 
 class Cutout(Operation):
-    """Set one box, wholly inside the volume, to a constant."""
+    """Set one randomly placed box, wholly inside the volume, to a constant."""
 
     fraction: _Side = (0.25, 0.25)
-    """Side of the box relative to the volume's side."""
+    """Range of the box's side, as a share of the volume's side."""
     value: float = Field(0.0, allow_inf_nan=False)
     """Intensity of the box; 0 is the mean of a z-scored volume."""
 
 
 class Crop(Operation):
-    """Crop a box and resize the box to the volume's shape."""
+    """Crop a randomly placed box, and resize the box to the volume's shape."""
 
     fraction: _Side = (0.75, 0.75)
-    """Side of the box relative to the volume's side."""
+    """Range of the box's side, as a share of the volume's side."""
 
 
 _AT_SITES = ("affine", "contrast", "bias_field", "sharpness", "rician", "tight_mask", "mask_edge")
@@ -210,11 +224,11 @@ _REFERENCE = ("flip", "blur", "noise", "cutout", "crop")
 
 
 class AugmentSettings(Replaceable):
-    """Choose the operations that turn a volume into a view, applied in this order.
+    """Choose the random operations that turn a brain volume into a view, in this order.
 
     An operation that is null is off. Each operation has the defaults of the reference protocol
-    (Dufumier et al., 2021). Evidence chose the operations that are on by default: the crop changes
-    the size of the brain and strong noise hides thin atrophy, and both tell age and disease.
+    (Dufumier et al., 2021). Flip and crop are off and noise is weak by default: a crop changes
+    brain size and strong noise hides thin atrophy, which both carry information on age and disease.
 
     Examples
     --------
@@ -241,29 +255,29 @@ class AugmentSettings(Replaceable):
 
     @classmethod
     def reference(cls) -> Self:
-        """Return the published protocol: five operations, each with probability one half.
+        """Return the augmentation of Dufumier et al. (2021): five operations with probability 0.5.
 
-        The released code draws a flip's axis among four, the channel's included, so that a quarter
-        of the flips do nothing; every flip of these settings mirrors the brain.
+        The authors' code draws the axis of a flip from four, including the axis of channels, so
+        that a quarter of the flips do nothing; with these settings every flip mirrors the brain.
         """
         return cls(**{name: {} for name in _REFERENCE})
 
     @classmethod
     def sites(cls) -> Self:
-        """Return all operations that imitate another site, at their defaults, and the cutout.
+        """Return settings that imitate scans of another site, at their defaults, and the cutout.
 
-        Blur and noise are left out: sharpness and Rician noise take their places.
+        Blur and noise are off, because sharpness and Rician noise replace them.
         """
         return cls(**{"blur": None, "noise": None}, **{name: {} for name in _AT_SITES})
 
     @classmethod
     def off(cls) -> Self:
-        """Return settings without operations, whose views are the volumes themselves."""
+        """Return settings without any augmentation, so that both views equal the volume."""
         return cls(**dict.fromkeys(_REFERENCE))
 
 
 class MeasureSettings(Settings):
-    """Choose the standardisation of regional measures, the input of an encoder.
+    """Choose the standardisation of a person's regional measures before they enter an encoder.
 
     Examples
     --------
@@ -273,15 +287,17 @@ class MeasureSettings(Settings):
     """
 
     log_volumes: bool = True
-    """Whether volumes enter as natural logarithms."""
+    """Whether volumes of regions are replaced by their natural logarithms."""
     head_size: Literal["keep", "residual", "proportion"] = "keep"
-    """Correction of volumes for the size of the head: none; minus their linear regression on the
-    intracranial volume among the people of training; or divided by the intracranial volume."""
+    """Correction of regional volumes for head size. ``keep`` makes no correction; ``residual``
+    subtracts a linear regression on intracranial volume, fitted on the training participants;
+    ``proportion`` divides by intracranial volume."""
     max_missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
-    """Share of the measures that a person may lack, which medians of the people of training
-    replace."""
+    """Largest share of measures that a person may lack; missing measures become medians of the
+    training participants."""
     clip: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 6.0
-    """Limit of standardised measures to either side, in standard deviations."""
+    """Largest absolute value of a standardised measure, in standard deviations; larger values are
+    clipped."""
 
     @model_validator(mode="after")
     def _check_head_size(self) -> Self:
@@ -293,39 +309,39 @@ class MeasureSettings(Settings):
 
 
 class MeasureCorruption(Settings):
-    """Replace some measures by values of people of training, drawn for each measure.
+    """Replace random measures of a person by the values of random training participants.
 
-    Every replaced value is a value that the measure takes, while the measures of a person no longer
-    belong together (SCARF, Bahri et al. 2022, section 3).
+    Each replaced value is realistic for the measure, while the combination of a person's measures
+    is not (SCARF, Bahri et al. 2022, section 3).
     """
 
     fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
-    """Mean share of the measures that is replaced."""
+    """Mean share of a person's measures that are replaced."""
 
 
 class MeasureSiteShift(Settings):
-    """Shift and scale every measure by numbers drawn for the measure, as scanners differ."""
+    """Imitate another scanner by a random shift and a random factor for each measure."""
 
     probability: Probability = 0.5
     """Probability that a view is changed."""
     shift_sd: _Sd = 0.3
-    """Standard deviation of the shifts, in standard deviations of the measure."""
+    """Standard deviation of the shifts, in units of the measure's standard deviation."""
     scale_sd: _Sd = 0.1
-    """Standard deviation of the logarithms of the factors."""
+    """Standard deviation of the factors' natural logarithms."""
 
 
 class MeasureNoise(Settings):
-    """Add normal noise to every measure."""
+    """Add independent Gaussian noise to every measure."""
 
     sd: Annotated[float, Field(gt=0.0, le=10.0, allow_inf_nan=False)] = 0.3
-    """Standard deviation of the noise, in standard deviations of the measure."""
+    """Standard deviation of the noise, in units of the measure's standard deviation."""
 
 
 class MeasureAugmentSettings(Replaceable):
-    """Choose the operations that turn a person's measures into a view, applied in this order.
+    """Choose the random operations that turn a person's measures into a view, in this order.
 
-    Measures are standardised, so that 1 is a standard deviation among the people of training. An
-    operation that is null is off.
+    Measures are standardised: 1 is one standard deviation among the training participants. An
+    operation set to null is off.
 
     Examples
     --------
@@ -335,7 +351,8 @@ class MeasureAugmentSettings(Replaceable):
     """
 
     kind: Literal["measures"] = "measures"
-    """Says that these are settings for measures; follows ``data.kind`` and need not be written."""
+    """Marks settings of regional measures, as opposed to scans; follows ``data.kind`` and need not
+    be written."""
     corruption: MeasureCorruption | None = MeasureCorruption()
     site_shift: MeasureSiteShift | None = None
     noise: MeasureNoise | None = MeasureNoise()

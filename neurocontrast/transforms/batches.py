@@ -1,4 +1,4 @@
-"""Views of a whole batch of volumes by a chain of this package's operations."""
+"""Make random views of a whole batch of volumes at once, by a sequence of augmentations."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,18 +12,20 @@ from neurocontrast.transforms.rand_volumes import RandVolumed, draw_all
 from neurocontrast.transforms.volumes import Drawn, Seeds, Volumes, VolumeTransformd
 
 _VOXELS_OF_A_CPU = 2**20
-"""Voxels that an operation changes at once on a CPU: more take as long, and more memory."""
+"""Number of voxels changed in one call on a CPU; larger calls need more memory and are no
+faster."""
 _VOXELS_OF_A_GPU = 2**25
-"""Voxels that an operation changes at once on a GPU."""
+"""Number of voxels changed in one call on a GPU."""
 
 MakeViews = Callable[[Tensor, Sequence[int]], Tensor]
-"""Function of images and seeds that returns views."""
+"""Function of a batch of images and one seed per image, which returns a random view of each
+image."""
 
 
 def batched(transform: Any, *, key: str) -> MakeViews | None:
-    """Return a function that makes views of whole batches, or None for other transforms.
+    """Return a function that makes views of whole batches; None for transforms of single images.
 
-    Transforms must be this package's operations on volumes under `key`, alone or in a `Compose`.
+    Whole batches need this package's operations on volumes under `key`, alone or in a `Compose`.
     """
     chain = [transform]
     if type(transform) is Compose:
@@ -36,9 +38,10 @@ def batched(transform: Any, *, key: str) -> MakeViews | None:
 
 @torch.no_grad()
 def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) -> Tensor:
-    """Return a view of each image (b, channels, D, H, W) as a new float32 tensor.
+    """Return a random view of each image (b, channels, D, H, W), as a new float32 tensor.
 
-    Numbers are drawn for all at once; a sample's view is the same, bit for bit, in any batch.
+    Random numbers of all samples are drawn at once; a sample's view is the same, bit for bit, in
+    any batch.
     """
     if images.ndim != 5 and chain:
         raise DataError(
@@ -61,7 +64,7 @@ def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) ->
 def _numbers(
     chain: Sequence[VolumeTransformd], seeds: Seeds, *, n_channels: int
 ) -> list[Drawn | None]:
-    """Return the numbers of each step of a chain; None for a step without randomness."""
+    """Draw the random numbers of each transform in a list; None for a deterministic transform."""
     operations = [step for step in chain if isinstance(step, RandVolumed)]
     drawn = iter(draw_all(operations, seeds, n_channels=n_channels))
     numbers: list[Drawn | None] = []
@@ -74,7 +77,7 @@ def _numbers(
 
 
 def _portions(images: Tensor) -> Iterator[slice]:
-    """Yield portions of a batch, of nearly equal size; each is transformed in one call."""
+    """Yield slices of nearly equal size that divide a batch, each small enough for one call."""
     n_samples = len(images)
     most = _VOXELS_OF_A_GPU
     if images.device.type == "cpu":

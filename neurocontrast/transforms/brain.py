@@ -1,4 +1,4 @@
-"""Masks of the brain: found before resampling, kept after resampling, filled and eroded."""
+"""Transforms that compute brain masks of skull-stripped scans, and remove all voxels outside."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -22,18 +22,19 @@ from neurocontrast.transforms.preprocessing import check_erosion
 from neurocontrast.transforms.template import BRAIN_LITRES_MAX
 
 N_BRAIN_VOXELS_MIN = 500
-"""Number of brain voxels below which a scan is refused."""
+"""Smallest number of brain voxels of a usable scan; a scan with fewer is refused."""
 _HALF_COVERED = 0.499
-"""Share of a new voxel that must be brain: half, less the rounding of sums of weights."""
+"""Share of a resampled voxel that must lie in the brain mask: one half, less rounding errors."""
 _ROUNDING = 1e-6
 
 Mask = npt.NDArray[np.bool_]
 
 
 class MarkBraind(EachImage):
-    """Add a mask of the voxels that are not 0, which is resampled together with the image.
+    """Add a brain mask of a skull-stripped image: the voxels that are not 0.
 
-    Where more than 3 litres are not 0, a whole head, a DataError names the image.
+    The mask is then resampled together with the image. If more than 3 litres are not 0, the image
+    shows a whole head, and a DataError names the image.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class MarkBraind(EachImage):
         self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Add the mask of an image to its item."""
+        """Add the brain mask of an image to the image's dictionary."""
         affine = affine_of(item[key])
         present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
         litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
@@ -76,11 +77,11 @@ class MarkBraind(EachImage):
 
 
 class KeepBraind(EachImage):
-    """Keep the brain without its edge, and set all other voxels to 0.
+    """Set all voxels outside the brain to 0, and optionally the voxels of the brain's edge too.
 
-    The brain is the largest piece of the mask, with filled holes. After resampling a voxel is brain
-    if half of the voxel is, so that the edge does not depend on how far interpolation smears the
-    image. An image with fewer than 500 remaining voxels is refused by name.
+    The brain is the largest connected component of the mask, with holes filled. After resampling, a
+    voxel counts as brain if at least half of the voxel lies in the mask, so that interpolation does
+    not widen the brain. A DataError names an image with fewer than 500 remaining voxels.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class KeepBraind(EachImage):
         self.erode_mm = erode_mm
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace the image and its mask by the kept voxels and their mask."""
+        """Set voxels outside the brain to 0, and replace the mask by the mask of kept voxels."""
         voxels = voxels_of(item[key])
         affine = affine_of(item[key])
         name = name_of(item[key])
@@ -146,7 +147,7 @@ class KeepBraind(EachImage):
 
 
 def _check_one(transform: EachImage, mask_key: str) -> None:
-    """Refuse several keys of images, and a mask under an image's key."""
+    """Refuse several image keys, or a mask that would overwrite the image."""
     if len(transform.keys) != 1 or mask_key in transform.keys:
         raise ConfigError(
             f"{type(transform).__name__}: keys must be one image, and mask_key another item; "
@@ -155,7 +156,7 @@ def _check_one(transform: EachImage, mask_key: str) -> None:
 
 
 def fill_largest(mask: Mask) -> Mask:
-    """Return the largest piece of a mask (connected by faces), with filled holes."""
+    """Return the largest face-connected component of a mask, with holes filled."""
     filled = np.zeros_like(mask)
     for within in _bounds(mask):
         # A rim of one voxel: the surroundings of the piece are then one component, the first one.
@@ -169,9 +170,9 @@ def fill_largest(mask: Mask) -> Mask:
 
 
 def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
-    """Return the voxels of a mask further than `radius_mm` from all voxels outside the mask.
+    """Return the voxels of a mask further than `radius_mm` from every voxel outside the mask.
 
-    The border of the box counts as no voxel outside.
+    Beyond the border of the array, the mask is taken to go on.
     """
     eroded = mask.copy()
     for within in _bounds(mask):
@@ -185,5 +186,5 @@ def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
 
 
 def _bounds(mask: Mask) -> list[tuple[slice, ...]]:
-    """Return a list with the smallest box around a mask, or an empty list for an empty mask."""
+    """Return the smallest box around a mask as a list of slices, empty for an empty mask."""
     return list(scipy.ndimage.find_objects(mask.view(np.uint8)))

@@ -1,4 +1,4 @@
-"""Comparison of descriptions: of one object at two times, and with a stored one."""
+"""Compare descriptions of transforms, of one object at two times or with a stored description."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _PATH_AS_TEXT = re.compile(r"\A\w*Path: \w*Path\((['\"])(.+)\1\)\Z", re.DOTALL)
 
 
 def is_same(stored: Description, current: Description) -> bool | None:
-    """Tell whether a stored description is that of an object; None where too little was stored.
+    """Tell whether a stored description fits a transform; None if too little was stored.
 
     Versions before 2026-11-28 wrote absolute paths and the last files of readers, described partial
-    functions and bound methods by their class or name alone, and left out options of `Compose`,
-    classes of containers and makers of pickles. Those before 2026-11-29 wrote which settings of a
-    model of pydantic had been given, so that a default that was written made another object.
+    functions and bound methods by class or name alone, and left out options of `Compose`, classes
+    of containers, and the functions by which pickle makes an object. Versions before 2026-11-29
+    recorded which fields of a pydantic model were set explicitly, so that writing out a default
+    changed the description.
     """
     stored = _renewed(stored)
     if stored == current:
@@ -43,7 +44,7 @@ def is_same(stored: Description, current: Description) -> bool | None:
 
 
 def _renewed(stored: Description) -> Description:
-    """Return a stored description without the state and the paths that earlier versions wrote."""
+    """Return a stored description without paths and call state that earlier versions wrote."""
     if isinstance(stored, list):
         return list(map(_renewed, stored))
     if isinstance(stored, dict):
@@ -61,7 +62,7 @@ def _renewed(stored: Description) -> Description:
 
 
 def _of_earlier_version(description: Description) -> Description:
-    """Return the weaker description that earlier versions made of the same object."""
+    """Reduce a description to the less detailed form that earlier versions stored."""
     if isinstance(description, list):
         return list(map(_of_earlier_version, description))
     if not isinstance(description, dict):
@@ -82,7 +83,7 @@ def _of_earlier_version(description: Description) -> Description:
 
 
 def differences_of(before: Description, after: Description, path: str = "") -> Iterator[str]:
-    """Yield the dotted names at which two descriptions of one object differ."""
+    """Yield the dotted names of attributes at which two descriptions of one object differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             below = f"{path}.{name}".removeprefix(".")
@@ -98,7 +99,7 @@ def differences_of(before: Description, after: Description, path: str = "") -> I
 
 
 def texts_of(description: Description) -> Iterator[str]:
-    """Yield every text of a description, its names included."""
+    """Yield every text in a description, keys of mappings included."""
     if isinstance(description, dict):
         for name, item in description.items():
             yield name
@@ -111,7 +112,7 @@ def texts_of(description: Description) -> Iterator[str]:
 
 
 def paths_within(description: Description) -> Iterator[Description]:
-    """Yield the digests of all paths inside texts of a description."""
+    """Yield the digests of all file paths that were found inside texts of a description."""
     items: Iterable[Description] = ()
     if isinstance(description, dict):
         if PATH_WITHIN in description:

@@ -1,4 +1,4 @@
-"""Transforms from a scan's file to a network's input, and to its random views, as `Compose`."""
+"""Build MONAI `Compose` transforms from a scan's file to a network's input, and to random views."""
 
 import os
 from collections.abc import Callable
@@ -62,17 +62,19 @@ _LAST: dict[str, Callable[..., RandVolumed]] = {
 def brain_transforms(
     preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any
 ) -> Compose:
-    """Return the transforms from the path of a scan to the image that a network sees.
+    """Return the transforms that load and preprocess a scan, from the path to the network's input.
 
     An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (C, D, H, W), …}``: float32, axes
     to the right, to the front and upwards, with the affine of the new grid. A tuple of
-    ``n_channels`` paths has one channel each. All other keys stay as they are. When called, an
-    image that is refused is a RuntimeError of `Compose` with a DataError as its cause.
+    ``n_channels`` paths becomes one image with a channel for each path. All other keys stay as they
+    are. For an unusable scan, calling the result raises a RuntimeError of `Compose` whose cause is
+    a DataError.
 
     Parameters
     ----------
     preprocessing : Preprocessing, optional
-        Settings, for instance of an encoder; by default they are given by keyword.
+        Settings of the preprocessing, such as those stored with an encoder; by default ``**settings``
+        are used.
     key : str
         Key of the path, and then of the image.
     **settings
@@ -104,12 +106,12 @@ def brain_transforms(
 def load_volume(
     scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing
 ) -> npt.NDArray[np.float32]:
-    """Read and preprocess a scan as float32 (C, D, H, W); a DataError names an unusable scan."""
+    """Load and preprocess a scan as float32 (C, D, H, W); a DataError names an unusable scan."""
     return voxels_of(apply(preprocessing.compose(), {"image": as_scan(scan)})["image"])
 
 
 def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
-    """Return the transforms that load a scan, resample to the grid, and keep the brain."""
+    """Return the transforms that load a scan, resample to the new grid, and mask the brain."""
     spacing = preprocessing.spacing_mm
     shape = preprocessing.shape
     steps: list[Transform] = [
@@ -135,7 +137,7 @@ def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Trans
 
 
 def _to_intensities(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
-    """Return the transforms that normalise intensities, by ``data.normalise``."""
+    """Return the transforms that normalise intensities as ``data.normalise`` asks."""
     match preprocessing.normalise:
         case "zscore":
             return [CheckVariesd(key), NormalizeIntensityd(key)]
@@ -155,12 +157,12 @@ def _to_intensities(preprocessing: Preprocessing, key: str, mask_key: str) -> li
 
 
 def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") -> Compose:
-    """Return the random transforms of the section ``augment:``, in its order.
+    """Return the random transforms that make a view, as the section ``augment:`` of a recipe sets.
 
     Parameters
     ----------
     settings : AugmentSettings, optional
-        Operations; by default those of `AugmentSettings()`.
+        Random operations and their ranges; by default those of `AugmentSettings()`.
     key : str
         Key of volumes (channels, D, H, W) in a dictionary.
 

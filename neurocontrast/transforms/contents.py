@@ -1,4 +1,4 @@
-"""Digests of voxels, by which a scan is recognised under any name and in any file."""
+"""Compute digests of voxels, which recognise the same scan under another file name or format."""
 
 import hashlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _noted: ContextVar[dict[str, str] | None] = ContextVar("contents", default=None)
 def digest_of_voxels(
     voxels: npt.NDArray[np.float32], affine: npt.NDArray[np.float64] | None = None
 ) -> str:
-    """Return a digest of a volume (D, H, W), in RAS order where an affine tells its axes."""
+    """Return a digest of a volume (D, H, W), after reordering axes to RAS if an affine is given."""
     if affine is not None:
         voxels = nib.apply_orientation(voxels, nib.io_orientation(affine))
     values = np.ascontiguousarray(voxels, dtype=np.float32) + np.float32(0)  # -0.0 is 0.0
@@ -26,7 +26,7 @@ def digest_of_voxels(
 
 @contextmanager
 def noting_contents() -> Iterator[dict[str, str]]:
-    """Provide a dictionary that receives the digest of each file that `read_scan` reads within."""
+    """Collect the voxel digest of each file that `read_scan` reads while the context is open."""
     contents: dict[str, str] = {}
     token = _noted.set(contents)
     try:
@@ -38,7 +38,7 @@ def noting_contents() -> Iterator[dict[str, str]]:
 def note_content(
     path: str, voxels: npt.NDArray[np.float32], affine: npt.NDArray[np.float64] | None
 ) -> None:
-    """Note the digest of a file, if the file is read within `noting_contents`."""
+    """Record the voxel digest of a file if a `noting_contents` context is open."""
     contents = _noted.get()
     if contents is not None:
         contents[path] = digest_of_voxels(voxels, affine)

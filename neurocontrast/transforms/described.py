@@ -1,4 +1,4 @@
-"""Transforms that a user gives as Python objects, told apart by descriptions."""
+"""Check by descriptions that a user's own transforms are the ones an encoder was trained with."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _KEEPS_STATE = (
 
 @dataclass(frozen=True, eq=False)
 class DescribedTransforms:
-    """Transforms of a user, which are described by their classes and settings.
+    """A user's own MONAI transforms, which are recognised by a description of classes and settings.
 
-    A cache keeps their images apart by the description. A file names no code: whoever loads the
-    contract must have the same transforms in Python.
+    The description tells apart cached images of different transforms. An encoder's file holds the
+    description but no code: whoever loads the encoder must give the same transforms from Python.
     """
 
     transforms: Compose
-    """Transforms from {"image": path} to {"image": MetaTensor (C, D, H, W)}, none random."""
+    """Transforms from {"image": path} to {"image": MetaTensor (C, D, H, W)}, without randomness."""
     image_shape: tuple[int, ...]
-    """Shape of the transforms' images, (C, D, H, W)."""
+    """Shape of a transformed image, (C, D, H, W)."""
 
     def contract(self) -> dict[str, object]:
-        """Return a description of each transform, with the versions of this code and MONAI."""
+        """Describe each transform, with the versions of MONAI and of this package's transforms."""
         versions = {"transform_version": TRANSFORM_VERSION, "monai": monai.__version__}
         descriptions = _describe_all(self.transforms)
         return {**versions, "image_shape": list(self.image_shape), "transforms": descriptions}
@@ -48,9 +48,9 @@ class DescribedTransforms:
     def from_contract(
         cls, contract: Mapping[str, object], transforms: Compose | None = None
     ) -> DescribedTransforms:
-        """Return transforms with the image shape of ``encoder.json``.
+        """Check transforms against the description in ``encoder.json``, and add its image shape.
 
-        Refuse transforms that differ.
+        A DataError refuses transforms that differ from the description.
         """
         check_version(contract)
         shape = contract.get("image_shape")
@@ -61,17 +61,21 @@ class DescribedTransforms:
         return cls(_as_described(contract.get("transforms"), transforms), tuple(shape))
 
     def digest(self) -> str:
-        """Return a digest of the contract."""
+        """Return a digest of the description, by which cached images are found."""
         settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
         return digest_of("transforms", *settings)
 
     def compose(self) -> Compose:
-        """Return the transforms."""
+        """Return the transforms as a `Compose`."""
         return self.transforms
 
 
 def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
-    """Apply transforms to a scan; refuse a description that changes by a call or names the scan."""
+    """Apply a user's transforms to a scan, and check that a cache can recognise the transforms.
+
+    A DataError refuses transforms whose description changes from call to call, or contains the
+    scan's path.
+    """
     before = _describe_all(transforms)
     item = apply(transforms, {"image": scan})
     after = _describe_all(transforms)
@@ -92,17 +96,17 @@ def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
 
 
 def _is_length(value: object) -> bool:
-    """Tell whether a value of a contract is a number of voxels or channels."""
+    """Tell whether a stored value is a whole number above 0, as a number of voxels must be."""
     return type(value) is int and value > 0
 
 
 def _describe_all(transforms: Compose) -> list[Description]:
-    """Return the description of each transform."""
+    """Describe each transform of a `Compose`."""
     return list(map(describe, transforms.flatten().transforms))
 
 
 def _as_described(described: Any, transforms: Compose | None) -> Compose:
-    """Return transforms if the stored descriptions fit; refuse missing and other transforms."""
+    """Return a user's transforms if they fit the stored descriptions; raise a DataError if not."""
     if not isinstance(described, list):
         raise DataError(
             "preprocessing contract: transforms must be a list of descriptions, found "
@@ -119,7 +123,7 @@ def _as_described(described: Any, transforms: Compose | None) -> Compose:
 
 
 def _class_of(description: Any) -> str:
-    """Return the name of a stored description's class."""
+    """Return the class name in a stored description, for messages."""
     if isinstance(description, dict):
         return str(description.get("class", description.get("method")))
     return str(description)
@@ -128,7 +132,7 @@ def _class_of(description: Any) -> str:
 def _check_same(
     names: Sequence[str], stored: Sequence[Any], current: Sequence[Description]
 ) -> None:
-    """Refuse other transforms than the stored ones; warn where no comparison is possible."""
+    """Refuse transforms that differ from stored ones; warn if too little is stored to compare."""
     problem = ""
     if len(current) != len(stored):
         problem = f"{len(current)} transforms"

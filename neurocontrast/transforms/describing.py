@@ -1,4 +1,4 @@
-"""Descriptions of Python objects as JSON: class and settings, to tell transforms apart."""
+"""Describe transforms as JSON by class and settings, to tell different transforms apart."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from neurocontrast.transforms.naming import (
 Description: TypeAlias = (
     "bool | int | float | str | Sequence[Description] | Mapping[str, Description] | None"
 )
-"""An object as JSON."""
+"""JSON value that describes an object, such as a transform, by class and settings."""
 
 _OPTIONS_OF_COMPOSE = {
     "map_items": True,
@@ -70,18 +70,20 @@ ITEMS = "items"
 MAKER = "made by"
 WRAPPED = "wrapped"
 WRITTEN_KEYS = "__pydantic_fields_set__"
-"""Key of earlier versions for the settings of a pydantic model that were written out."""
+"""Attribute of pydantic models that lists explicitly set fields; earlier versions stored the
+list."""
 _OUTSIDE = Position()
 
 
 def describe(value: object, position: Position = _OUTSIDE) -> Description:
-    """Describe an object by its class and settings, down to numbers and text.
+    """Describe an object by class and settings, recursively down to numbers and text.
 
     Two transforms have the same description when they are of one class and were made with the same
-    settings. The code of a class of one's own is not compared: raise a version among its attributes
-    when its code changes. Left out is what MONAI's classes keep of a call: a reader's last files,
-    and numbers that were drawn. A class of one's own leaves attributes out by its ``__getstate__``.
-    An absolute path becomes a digest: of the file's content, or of the path where there is no file.
+    settings. The code of a user's class is not compared: give the class a version attribute, and
+    raise the version when the code changes. State that MONAI's classes keep of a call (a reader's
+    last files, a random transform's last draws) is left out. A user's class leaves attributes out
+    by ``__getstate__``. An absolute path becomes a digest of the file's content, or of the path if
+    there is no file.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -92,7 +94,7 @@ def describe(value: object, position: Position = _OUTSIDE) -> Description:
 
 @singledispatch
 def _describe(value: object, position: Position) -> Description:
-    """Describe an object of Python by the recipe of its pickle or by its attributes."""
+    """Describe an object of any class by attributes, or by the arguments that pickle stores."""
     if isinstance(value, np.ufunc):
         return name_of_ufunc(value, position)
     if isinstance(value, ROUTINES):
@@ -234,7 +236,7 @@ def _describe_set(value: set[object], position: Position) -> Description:
 
 
 def _with_class(value: object, items: Description, position: Position) -> Description:
-    """Add class and attributes to the items of a container derived from a built-in one."""
+    """Add class and attributes to the items of an instance of a subclass of list, dict or set."""
     kind = type(value)
     if kind in _PLAIN_CONTAINERS or not isinstance(value, _PLAIN_CONTAINERS):
         return items
@@ -248,7 +250,7 @@ def _with_class(value: object, items: Description, position: Position) -> Descri
 def _describe_named(
     values: Mapping[str, object], inside: Position, left_out: Collection[str] = ()
 ) -> dict[str, Description]:
-    """Describe attributes in the order of their names, each at its own position."""
+    """Describe attributes in alphabetical order, so that equal settings give equal descriptions."""
     description: dict[str, Description] = {}
     for name in sorted(values.keys() - set(left_out)):
         description[name] = describe(values[name], inside.at(name))
@@ -304,7 +306,7 @@ for _generator in _GENERATORS:
 
 
 def _describe_routine(value: object, position: Position) -> Description:
-    """Describe a function by its name, and a bound method by its name and its object."""
+    """Describe a function by qualified name, and a bound method by name and object."""
     name = name_of(value, position)
     owner = getattr(value, "__self__", None)
     if owner is None or isinstance(owner, ModuleType):
@@ -320,7 +322,7 @@ def _describe_routine(value: object, position: Position) -> Description:
 
 
 def _describe_image(value: object, position: Position) -> Description:
-    """Describe an image of nibabel by voxels and affine, because attributes name its files."""
+    """Describe a nibabel image by voxels and affine, because its attributes contain file names."""
     return {
         "class": name_of(type(value), position),
         "voxels": describe(np.asarray(value.dataobj), position),  # type: ignore[attr-defined]
@@ -329,7 +331,7 @@ def _describe_image(value: object, position: Position) -> Description:
 
 
 def _describe_pickled(value: object, position: Position) -> Description:
-    """Describe an object by its pickle's recipe, for classes that define one."""
+    """Describe an object of a class with its own pickling by the arguments that pickle stores."""
     kind = type(value)
     try:
         recipe = value.__reduce_ex__(4)
@@ -357,7 +359,7 @@ def _describe_pickled(value: object, position: Position) -> Description:
 
 
 def _describe_global(value: object, name: str, position: Position) -> Description:
-    """Describe an object by its name in its module, or by the object that is wrapped."""
+    """Describe an object that pickle stores by name: by the name, or by the wrapped object."""
     kind = type(value)
     for module in (getattr(value, "__module__", None), kind.__module__):
         if object_of(module, name) is value:
@@ -370,7 +372,7 @@ def _describe_global(value: object, name: str, position: Position) -> Descriptio
 
 
 def _describe_attributes(value: object, position: Position) -> Description:
-    """Describe an object by its attributes, without the state that its class keeps of calls."""
+    """Describe an object by its attributes, except attributes that each call changes."""
     kind = type(value)
     attributes = attributes_of(value)
     if attributes is None:
@@ -388,7 +390,7 @@ def _describe_attributes(value: object, position: Position) -> Description:
 
 
 def _key_of(key: object, position: Position) -> str:
-    """Return the name of a mapping's key."""
+    """Return a mapping's key as text, for a JSON description."""
     if isinstance(key, str):
         return name_of_text(key)
     says_all = not isinstance(key, tuple) or all(map(is_plain, key))

@@ -1,4 +1,4 @@
-"""Geometry of scans by their headers: shape, voxel size, orientation, and doubts about them."""
+"""Read a scan's geometry (shape, voxel size, orientation) from the header, with warnings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MNI = 4
 
 @dataclass(frozen=True, eq=False)
 class ScanHeader:
-    """Geometry in a scan's header, in RAS order; a ``.npy`` array has a shape alone."""
+    """Geometry of a scan from its header, axes in RAS order; a ``.npy`` array has only a shape."""
 
     shape: tuple[int, ...]
     affine: npt.NDArray[np.float64] | None = None
@@ -29,19 +29,19 @@ class ScanHeader:
     is_mni: bool = False
     warnings: tuple[str, ...] = ()
     disagreement: str = ""
-    """Difference of sform and qform beyond a voxel, 2 % or a degree, which is a problem for
-    `check`; one of `warnings`."""
+    """Message if sform and qform differ by more than a voxel, 2 % or a degree, which `neurocontrast
+    check` reports as a problem; also one of `warnings`. Empty if they agree."""
     is_guessed: bool = False
-    """Whether the header has no orientation, so that left and right are a guess."""
+    """Whether the header has no orientation, so that left and right may be exchanged."""
 
     @property
     def other_warnings(self) -> tuple[str, ...]:
-        """Warnings without a disagreement that is a problem."""
+        """Warnings about the header, without a grave difference of sform and qform."""
         return tuple(warning for warning in self.warnings if warning != self.disagreement)
 
 
 def geometry_of(name: str, header: Any) -> ScanHeader:
-    """Return the geometry of a header along the RAS axes; refuse an impossible one."""
+    """Return a scan's geometry with axes in RAS order; a DataError refuses an impossible header."""
     check_kind(name, header.get_data_dtype())
     shape = check_shape(name, header.get_data_shape())
     affine = header.get_best_affine()
@@ -78,7 +78,7 @@ def _has_no_orientation(header: Any) -> bool:
 def _doubts(
     header: Any, directions: npt.NDArray[Any], disagreement: Disagreement
 ) -> tuple[str, ...]:
-    """Return warnings of a missing orientation, of two that differ, and of tilted axes."""
+    """Return warnings about a missing orientation, differing sform and qform, and tilted axes."""
     warnings = []
     if _has_no_orientation(header):
         warnings.append(
@@ -94,7 +94,7 @@ def _doubts(
 
 
 def check_kind(name: str, dtype: Any) -> None:
-    """Refuse voxels that are no real numbers."""
+    """Refuse an image whose voxels are not real numbers, such as RGB or complex values."""
     if np.dtype(dtype).kind not in "buif":
         raise DataError(
             f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel."
@@ -102,7 +102,7 @@ def check_kind(name: str, dtype: Any) -> None:
 
 
 def check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the three lengths of a volume without axes of length 1; refuse other shapes."""
+    """Return the three lengths of a volume, without axes of length 1; refuse any other shape."""
     lengths = list(shape)
     while len(lengths) > 3 and lengths[-1] == 1:
         lengths.pop()

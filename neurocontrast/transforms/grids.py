@@ -1,4 +1,4 @@
-"""Resampling to a grid with the same centre and axes, and checks of the field of view."""
+"""Resample scans to another voxel size and shape about their centre, and check fields of view."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.preprocessing import Preprocessing
 
 _FOREGROUND_LOST_MAX = {"brain": 0.10, "head": 0.20}
-"""Largest share of the foreground that cropping may take away."""
+"""Largest share of the foreground voxels that cropping may remove, for a brain and for a head."""
 _EXTENT_FILLED_MIN = 0.5
-"""Smallest share of the box that an image must fill along each axis."""
+"""Smallest share of the new grid's length that a scan must cover along each axis."""
 _WAYS = "RLAPSI"
 Volume = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Grid of voxels in RAS order, in mm; `is_mni` tells whether its space is MNI152."""
+    """Voxel grid in RAS order: affine, voxel size, and whether coordinates are in MNI152 space."""
 
     affine: npt.NDArray[np.float64]
     spacing_mm: tuple[float, float, float]
@@ -53,9 +53,9 @@ class Grid:
 def preprocessed_grid(
     scan: str | os.PathLike[str] | Sequence[str], preprocessing: Preprocessing
 ) -> Grid:
-    """Return the grid of a preprocessed scan, from the header of the scan's first channel.
+    """Return the voxel grid of a scan after preprocessing, from the header of the first channel.
 
-    A ``.npy`` array has no header: its centre is taken for the origin.
+    A ``.npy`` array has no header, so the array's centre becomes the origin.
     """
     header = read_scan_header(files_of(scan)[0])
     stored_mm = header.spacing_mm or (preprocessing.spacing_mm or 1.0,) * 3
@@ -77,7 +77,7 @@ def grid_affine(
 ) -> npt.NDArray[np.float64]:
     """Return the affine of a new grid with the centre and axes of a grid of shape `source`.
 
-    Where the voxel sizes are the same, the new grid is made of whole voxels of the source.
+    If voxel sizes are equal, the new grid is made of whole voxels of the source grid.
 
     Parameters
     ----------
@@ -111,26 +111,26 @@ def grid_affine(
 
 
 def is_same_spacing(spacing_mm: Sequence[float], second_mm: Sequence[float]) -> bool:
-    """Tell whether voxel sizes differ by less than `SAME_SPACING` along each axis."""
+    """Tell whether voxel sizes differ by less than the share `SAME_SPACING` along each axis."""
     return bool(np.allclose(spacing_mm, second_mm, rtol=SAME_SPACING, atol=0))
 
 
 class CheckFieldOfViewd(EachImage):
-    """Refuse an image whose field of view differs too much from the box of the new grid.
+    """Refuse a scan whose field of view differs too much from the grid of preprocessed scans.
 
-    An image is refused by name if the image would fill less than half of the box along an axis, or
-    if cropping would take away more than 10 % of the voxels above the mean of a brain, or 20 % of
-    the voxels above the mean of a head, which may lose its neck. More than half of the voxels of a
-    skull-stripped brain are 0; any other image counts as a head.
+    A DataError names an image that would fill less than half of the grid along an axis. The same
+    holds if cropping would remove more than 10 % of the voxels above the mean of a brain, or 20 %
+    of the voxels above the mean of a head, whose neck may be cropped. An image of which more than
+    half of the voxels are 0 counts as a skull-stripped brain, any other image as a head.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
     shape : sequence of 3 int
-        Voxels of the box along the axes to the right, to the front and upwards.
+        Voxels of the grid along the axes to the right, to the front and upwards.
     spacing_mm : float or None
-        Voxel size of the box; None for the image's own.
+        Voxel size of the grid; None for the image's voxel size.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class CheckFieldOfViewd(EachImage):
         self.spacing_mm = spacing_mm
 
     def made_of(self, image: Any) -> Any:
-        """Return the image unchanged."""
+        """Return the image unchanged, after checking its field of view."""
         affine = affine_of(image)
         # Box and axes are compared along the axes of the patient.
         axes = np.argsort(nib.io_orientation(affine)[:, 0])
@@ -172,7 +172,7 @@ class CheckFieldOfViewd(EachImage):
         box_mm: npt.NDArray[Any],
         name: str,
     ) -> None:
-        """Refuse a channel that would fill too little of the box, or lose too much."""
+        """Refuse a channel that would fill too little of the new grid, or be cropped too much."""
         extent = np.array(voxels.shape) * own_mm
         extents = (
             f"{name}: the scan covers {times(extent.round())} mm and the box of "
@@ -214,8 +214,8 @@ def resample(
 ) -> Volume:
     """Interpolate a volume linearly to a grid with the same centre and directions.
 
-    Where the new grid is coarser, each of its voxels averages over its own width. The grids share
-    their axes, so the interpolation is one sparse matrix for each axis.
+    If the new grid is coarser, each new voxel averages over its width. The grids have the same
+    axes, so that the interpolation is one sparse matrix for each axis.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def resample(
 
 
 def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
-    """Return the sparse (n_target, n) matrix of one axis, with empty rows out of view."""
+    """Return the sparse interpolation matrix (n_target, n) of one axis; rows out of view are 0."""
     centre = (np.arange(n_target) - (n_target - 1) / 2) * ratio + (n - 1) / 2
     # A voxel averages over its width: over 1 in the scan, and over `ratio` in the target. A window
     # of this width adds the missing variance, and nothing on a finer grid.
@@ -266,23 +266,23 @@ def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
 
 
 def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Integrate max(0, 1 - |u|), the kernel of linear interpolation, up to `upper`."""
+    """Integrate the linear interpolation kernel max(0, 1 - |u|) from -1 to `upper`."""
     inside = np.clip(upper, -1, 1)
     return 0.5 + inside - np.sign(inside) * inside**2 / 2
 
 
 class ResampleByAread(EachImage):
-    """Resample images to a voxel size and a shape about their own centre.
+    """Resample images to another voxel size and shape around the centre of each image.
 
-    Interpolation is linear; where the new grid is coarser, each new voxel averages over its own
-    width, so that no voxel of the scan is skipped. An image that has the voxel size already is
-    cropped or padded by whole voxels, as by `monai.transforms.ResizeWithPadOrCropd`. On a finer
-    grid the result equals `monai.transforms.Spacing`.
+    Interpolation is linear; if the new grid is coarser, each new voxel averages over its width, so
+    that no voxel of the scan is skipped. An image that has the voxel size already is cropped or
+    padded by whole voxels, as by `monai.transforms.ResizeWithPadOrCropd`. On a finer grid the
+    result equals `monai.transforms.Spacing`.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
-        Items that are images (C, D, H, W); one without an affine has voxels of 1 mm.
+        Keys of images (C, D, H, W); an image without affine has voxels of 1 mm.
     spacing_mm : float or None
         Voxel size of the new grid, the same along each axis; None keeps each image's own.
     shape : sequence of 3 int or None
@@ -350,7 +350,7 @@ class ResampleByAread(EachImage):
             self.axcodes = axcodes.upper()
 
     def made_of(self, image: Any) -> Any:
-        """Return the image on the new grid."""
+        """Return the image resampled to the new grid."""
         voxels = voxels_of(image)
         affine = affine_of(image)
         channels = list(np.asarray(voxels, dtype=np.float32))
@@ -377,14 +377,14 @@ class ResampleByAread(EachImage):
         return image_like(image, np.ascontiguousarray(np.stack(resampled)), new_affine)
 
     def _background_of(self, channel: Volume) -> float:
-        """Return the value outside the field of view of a channel."""
+        """Return the value for voxels outside a channel's field of view."""
         if self.background == "corners":
             return corner_median(channel)
         return float(self.background)
 
 
 def _names_axes(axcodes: str) -> bool:
-    """Tell whether letters such as RAS name each of the three axes once."""
+    """Tell whether three letters name each anatomical axis once, as RAS does."""
     axes = sorted(_WAYS.find(way) // 2 for way in axcodes.upper())
     return axes == [0, 1, 2]
 
@@ -392,7 +392,7 @@ def _names_axes(axcodes: str) -> bool:
 def _covering_shape(
     source: Sequence[int], source_mm: Sequence[float], spacing_mm: Sequence[float]
 ) -> tuple[int, ...]:
-    """Return the shape of a grid that covers the field of view of a source."""
+    """Return the shape of a grid of another voxel size that covers the same field of view."""
     shape = []
     for n, old, new in zip(source, source_mm, spacing_mm, strict=True):
         shape.append(max(1, round(n * old / new)))

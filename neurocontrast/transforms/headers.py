@@ -1,4 +1,4 @@
-"""The two affines of a NIfTI header: how sform and qform differ, and which of them is read."""
+"""Compare the two affines of a NIfTI header, sform and qform, and say how they differ."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _GRAVE_VOXELS = 1.0
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Differences between sform and qform, with both values.
+    """Differences between the sform and the qform of a NIfTI header, described for messages.
 
     Parameters
     ----------
     differences : tuple of str
-        One text each for axes, voxel sizes, rotation, shear and shift; empty where both agree.
+        Descriptions of differences in axes, voxel sizes, rotation, shear and shift; empty if both
+        affines agree.
     is_grave : bool
-        Whether a voxel lies more than a voxel away by the other affine, sizes differ by more than
-        2 %, or axes by more than a degree.
+        Whether the affines place any voxel more than a voxel apart, or voxel sizes differ by more
+        than 2 %, or axes by more than a degree.
     """
 
     differences: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ class Disagreement:
 
     @property
     def problem(self) -> str:
-        """The differences as text where they are grave, else empty."""
+        """Text of the differences if they are grave, else empty."""
         if not self.is_grave:
             return ""
         return str(self)
@@ -52,13 +53,13 @@ class Disagreement:
 
 @dataclass
 class _Comparison:
-    """Differences found so far."""
+    """Differences of sform and qform collected so far."""
 
     differences: list[str] = field(default_factory=list)
     is_grave: bool = False
 
     def add(self, text: str, size: float, *, named: float, grave: float) -> None:
-        """Note a difference of some size, if that is beyond `named`."""
+        """Record a difference if larger than `named`, and as grave if larger than `grave`."""
         if size > named:
             self.differences.append(text)
         if size > grave:
@@ -66,9 +67,9 @@ class _Comparison:
 
 
 def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
-    """Compare sform and qform where the codes of both are set; with one alone nothing can differ.
+    """Compare sform and qform of a NIfTI header; unless both have a code, nothing can differ.
 
-    Nibabel reads the sform where its code is above 0, and the qform where only that has a code.
+    Nibabel reads the sform if its code is above 0, else the qform.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
 
 
 def _difference(sform: Affine, qform: Affine, shape: Sequence[int]) -> Disagreement:
-    """Name each difference of two affines of one grid."""
+    """Describe each difference of sform and qform of one image."""
     comparison = _Comparison()
     sizes_s = voxel_sizes(sform)
     sizes_q = voxel_sizes(qform)
@@ -142,7 +143,7 @@ def _compare_sizes(
 def _compare_places(
     sform: Affine, qform: Affine, shape: Sequence[int], comparison: _Comparison, *, named: float
 ) -> None:
-    """Name a shift of centre and first voxel; the shift of any voxel by a voxel is grave."""
+    """Record the shift between sform and qform; a shift by a voxel at any corner is grave."""
     voxel = float(voxel_sizes(sform).min())
     shifts = []
     for anchor, position in {
@@ -172,13 +173,13 @@ def _position(point: npt.NDArray[np.float64]) -> str:
 
 
 def _rotation(directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the nearest orthogonal matrix to directions of axes, which may be sheared."""
+    """Return the rotation nearest to the axis directions of an affine, which may be sheared."""
     left, _, right = np.linalg.svd(directions)
     return np.asarray(left @ right)
 
 
 def _exchange(relative: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the exchange and flips of axes that is nearest to an orthogonal matrix."""
+    """Return the permutation and flips of axes that is nearest to an orthogonal matrix."""
     affine = np.eye(4)
     affine[:3, :3] = relative
     exchange = np.zeros((3, 3))
@@ -188,7 +189,7 @@ def _exchange(relative: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _angle(rotation: npt.NDArray[np.float64]) -> float:
-    """Return the angle of a rotation matrix in degrees, exact also near 0."""
+    """Return the angle of a rotation matrix in degrees, accurate also near 0."""
     skew = rotation - rotation.T
     sine = float(np.linalg.norm([skew[2, 1], skew[0, 2], skew[1, 0]])) / 2
     cosine = (float(np.trace(rotation)) - 1) / 2
@@ -196,12 +197,12 @@ def _angle(rotation: npt.NDArray[np.float64]) -> float:
 
 
 def tilt_of(directions: npt.NDArray[np.float64]) -> float:
-    """Return the largest angle in degrees of an axis to the nearest axis of the scanner."""
+    """Return the largest angle in degrees between an image axis and the nearest scanner axis."""
     nearest = np.abs(directions).max(axis=0).min()
     return float(np.degrees(np.arccos(np.clip(nearest, 0, 1))))
 
 
 def _shear(directions: npt.NDArray[np.float64]) -> float:
-    """Return by how many degrees two axes are off a right angle, at most."""
+    """Return the largest deviation of two axes from a right angle, in degrees."""
     cosines = directions.T @ directions - np.eye(3)
     return float(np.degrees(np.arcsin(np.clip(np.abs(cosines).max(), 0, 1))))

@@ -1,4 +1,4 @@
-"""Images of MONAI as arrays of NumPy, and arrays as images."""
+"""Convert between MONAI images and NumPy arrays, and read an image's affine and file name."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -17,29 +17,30 @@ _NAME = "filename_or_obj"
 
 
 class EachImage(MapTransform):
-    """Base of transforms that change each image of a dictionary.
+    """Base class of dictionary transforms that change each image under the given keys.
 
-    A subclass defines `made_of` for an image, or `change_item` for an image beside other items.
+    A subclass defines `made_of`, from an image to the changed image, or `change_item` if the change
+    needs other entries of the dictionary.
     """
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return a copy of the dictionary with changed images."""
+        """Return a copy of the dictionary with the images under the keys changed."""
         item = dict(data)
         for key in self.key_iterator(item):
             self.change_item(item, key)
         return item
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace an image by the changed image."""
+        """Replace the image under a key by the changed image, in place."""
         item[key] = self.made_of(item[key])
 
     def made_of(self, image: Any) -> Any:
-        """Return a changed image."""
+        """Return the changed image; a subclass defines the change."""
         raise NotImplementedError
 
 
 def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
-    """Apply the transforms of a `Compose` from `start` on; a DataError names a scan that fails."""
+    """Apply a `Compose` from transform number `start` on; a DataError names a scan that fails."""
     try:
         transformed: dict[str, Any] = compose(item, start=start)
         return transformed
@@ -57,9 +58,9 @@ def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> 
 
 
 def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "image") -> MetaTensor:
-    """Return voxels (C, D, H, W), uncopied, as an image with the metadata of MONAI's readers.
+    """Return voxels (C, D, H, W) as a MONAI image with affine and file name, without copying.
 
-    `name` is the name of the file.
+    `name` is the file's name, which error messages use.
     """
     affine = np.asarray(affine, dtype=np.float64)
     meta = {
@@ -73,7 +74,7 @@ def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "im
 
 
 def image_like(image: Any, voxels: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> MetaTensor:
-    """Return an image of new voxels (C, D, H, W) and affine, with the other metadata of `image`."""
+    """Return a MONAI image of new voxels (C, D, H, W) and affine, with metadata of `image`."""
     if not isinstance(image, MetaTensor):
         return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine))
     meta = {key: value for key, value in image.meta.items() if key != "affine"}
@@ -83,7 +84,7 @@ def image_like(image: Any, voxels: npt.NDArray[Any], affine: npt.NDArray[np.floa
 
 
 def voxels_of(image: Any) -> npt.NDArray[Any]:
-    """Return an image's voxels (C, D, H, W), uncopied if they are in the machine's main memory."""
+    """Return an image's voxels as an array (C, D, H, W), without a copy if in main memory."""
     if isinstance(image, MetaTensor):
         image = image.as_tensor()
     if isinstance(image, torch.Tensor):
@@ -98,7 +99,7 @@ def voxels_of(image: Any) -> npt.NDArray[Any]:
 
 
 def affine_of(image: Any) -> npt.NDArray[np.float64]:
-    """Return an image's affine (4, 4); an array without an affine has voxels of 1 mm."""
+    """Return an image's affine (4, 4); an array without affine gets voxels of 1 mm."""
     if isinstance(image, MetaTensor):
         affine: npt.NDArray[np.float64] = image.affine.detach().cpu().numpy().astype(np.float64)
         return affine
@@ -106,26 +107,26 @@ def affine_of(image: Any) -> npt.NDArray[np.float64]:
 
 
 def spacing_of(affine: npt.NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return the voxel size along each axis, in millimetres."""
+    """Return the voxel size along each axis of an affine, in millimetres."""
     first, second, third = map(float, voxel_sizes(affine))
     return first, second, third
 
 
 def name_of(image: Any) -> str:
-    """Return the name of an image in errors: its file, or ``image`` for an unknown file."""
+    """Return an image's file name for messages, or ``image`` if the file is unknown."""
     if isinstance(image, MetaTensor):
         return str(image.meta.get(_NAME, "image"))
     return "image"
 
 
 def corner_median(voxels: npt.NDArray[Any]) -> float:
-    """Return the median of a volume's eight corner voxels, background in any usual scan."""
+    """Return the median of a volume's eight corner voxels, which estimates the background."""
     corners = tuple(slice(None, None, max(1, n - 1)) for n in voxels.shape)
     return float(np.median(voxels[corners]))
 
 
 def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return the affine of a grid whose centre is the origin."""
+    """Return the affine of a grid whose centre lies at the origin."""
     affine = np.diag([*spacing_mm, 1.0])
     affine[:3, 3] = [-(n - 1) / 2 * step for n, step in zip(shape, spacing_mm, strict=True)]
     return affine
@@ -134,11 +135,11 @@ def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np
 def corners_apart(
     shape: Sequence[int], affine: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
 ) -> float:
-    """Return the largest distance between a grid's corners by two affines, in mm along an axis."""
+    """Return the largest coordinate difference in mm between a grid's corners under two affines."""
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     return float(np.abs(corners @ (affine - other).T).max())
 
 
 def times(lengths: Any) -> str:
-    """Return lengths in the form of messages: "121 × 145 × 121"."""
+    """Return lengths joined by multiplication signs for messages: "121 × 145 × 121"."""
     return " × ".join(f"{length:g}" for length in lengths)

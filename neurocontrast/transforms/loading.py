@@ -1,4 +1,4 @@
-"""Reader of scans, which refuses unusable files by name."""
+"""Read NIfTI, FreeSurfer and NumPy scans; an error message names each unusable file."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ except ModuleNotFoundError:  # not for every platform; reading is then slower
 _ENDINGS = (".nii", ".nii.gz", ".mgz", ".mgh")
 _N_HEADER_BYTES = 540
 _N_IMAGE_BYTES = 2**31
-"""Largest image that is read, decompressed."""
+"""Largest decompressed image that is read, in bytes."""
 _N_BYTES_BEHIND = 2**20
-"""Bytes that may follow the voxels, as FreeSurfer's record of commands, or padding."""
+"""Number of bytes that may follow the voxels in a file, such as FreeSurfer's command log or
+padding."""
 _GRIDS_APART = 0.1
-"""Share of a voxel by which the corners of two channels of a scan may differ."""
+"""Largest distance between the corners of two channels of a scan, as a share of a voxel."""
 _NIFTI = {
     size.to_bytes(4, order): of_version
     for order in ("little", "big")
@@ -53,17 +54,17 @@ _AGAIN = "Copy or convert it again."
 
 
 class LoadScand(EachImage):
-    """Load scans, and refuse unusable files by name.
+    """Load scans from files, and refuse unusable files with a message that names the file.
 
-    A DataError names a file that is absent, unreadable, truncated, not three-dimensional, not of
-    real numbers, constant, with non-finite voxels, with an impossible voxel size, or on another
-    grid than the first channel.
+    A DataError names a file that is absent, unreadable, truncated, not three-dimensional, constant,
+    or on another grid than the first channel. The same holds for voxels that are not finite real
+    numbers, and for an impossible voxel size.
 
     A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape
     (1, D, H, W), float32, with its axes as they are stored and the affine of its header. Axes of
     length 1 before or behind the volume are dropped. A list of files on one grid, such as tissue
-    maps, becomes an image of as many channels. `monai.transforms.LoadImaged` checks nothing of
-    this.
+    maps, becomes an image with a channel for each file. `monai.transforms.LoadImaged` makes no such
+    checks.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ class LoadScand(EachImage):
         self.n_channels = n_channels
 
     def made_of(self, image: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
-        """Return the image of a path, or of one path a channel."""
+        """Load the image of one file, or of several files, one for each channel."""
         files = files_of(image)
         if self.n_channels not in (None, len(files)):
             raise DataError(
@@ -125,7 +126,7 @@ class LoadScand(EachImage):
         return to_image(voxels, affine, name=", ".join(files))
 
     def _channel(self, path: str, first: str, of_first: Scan) -> npt.NDArray[np.float32]:
-        """Return the voxels of a further channel; refuse another grid than the first channel's."""
+        """Load a further channel's voxels; refuse a grid other than the first channel's."""
         scan = read_scan(path)
         if scan.voxels.shape != of_first.voxels.shape:
             raise DataError(
@@ -151,7 +152,7 @@ class Scan:
 
 
 def read_scan(path: str | os.PathLike[str]) -> Scan:
-    """Read a NIfTI, FreeSurfer or ``.npy`` volume; refuse unusable files as `LoadScand` does."""
+    """Read a NIfTI, FreeSurfer or ``.npy`` volume; a DataError names an unusable file."""
     name = os.fspath(path)
     with _naming(name):
         if _is_array(name):
@@ -171,7 +172,7 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
 
 
 def content_of_scan(path: str | os.PathLike[str]) -> str:
-    """Return the digest of a scan's voxels, or "" for a file that `read_scan` refuses."""
+    """Return the digest of a scan's voxels, or an empty text for an unusable file."""
     try:
         scan = read_scan(path)
     except DataError:
@@ -180,7 +181,7 @@ def content_of_scan(path: str | os.PathLike[str]) -> str:
 
 
 def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
-    """Read a scan's header without its voxels; refuse headers that `read_scan` refuses."""
+    """Read a scan's header without loading voxels; a DataError names an unusable file."""
     name = os.fspath(path)
     with _naming(name):
         if _is_array(name):
@@ -198,12 +199,12 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
 
 
 def is_scan(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file has the name of a NIfTI or FreeSurfer volume."""
+    """Tell whether a file name ends like a NIfTI or FreeSurfer volume."""
     return os.fspath(path).lower().endswith(_ENDINGS)
 
 
 def scans_below(folder: str | os.PathLike[str]) -> list[Path]:
-    """Return the NIfTI and FreeSurfer files below a folder, sorted, hidden ones apart."""
+    """List the NIfTI and FreeSurfer files in a folder and all subfolders, without hidden ones."""
     root = Path(folder)
     scans = []
     for path in sorted(root.rglob("*")):
@@ -219,17 +220,17 @@ def scans_below(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def _is_array(name: str) -> bool:
-    """Tell whether a file has the name of an array of NumPy."""
+    """Tell whether a file name ends like a NumPy array's."""
     return name.lower().endswith(".npy")
 
 
 def _is_freesurfer(name: str) -> bool:
-    """Tell whether a file has the name of a FreeSurfer volume."""
+    """Tell whether a file name ends like a FreeSurfer volume's."""
     return name.lower().endswith((".mgz", ".mgh"))
 
 
 def _kind_of(name: str) -> str:
-    """Return the kind of a file by its name, in words."""
+    """Return the file format that a file name tells, in words for messages."""
     if _is_array(name):
         return "array"
     if _is_freesurfer(name):
@@ -239,7 +240,7 @@ def _kind_of(name: str) -> str:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Raise any error of a file that cannot be read as a DataError with the file's name."""
+    """Turn any error while reading a file into a DataError that names the file."""
     try:
         check_content(name)
         yield
@@ -262,7 +263,7 @@ def _naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def _content(name: str) -> Iterator[tuple[Any, bool]]:
-    """Open a file, decompressed if its content is compressed, and tell whether the content is."""
+    """Open a file, decompressing gzip, and tell whether the content is compressed."""
     with open(name, "rb") as stream:
         is_packed = stream.read(2) == b"\x1f\x8b"
         stream.seek(0)
@@ -273,7 +274,7 @@ def _content(name: str) -> Iterator[tuple[Any, bool]]:
 
 
 def _start(name: str, stream: Any) -> tuple[Any, Any, bytes]:
-    """Return nibabel's class for an image, its header, and the bytes that were read."""
+    """Read the beginning of an image file: nibabel's class for the format, header, raw bytes."""
     start: bytes = stream.read(_N_HEADER_BYTES)
     if not start:
         raise DataError(f"{name}: the file is empty (0 bytes).")
@@ -287,7 +288,7 @@ def _start(name: str, stream: Any) -> tuple[Any, Any, bytes]:
 
 
 def _image(name: str) -> Any:
-    """Return the nibabel image of a file, with voxels in memory that are not scaled yet."""
+    """Read a file as a nibabel image, whose voxels are in memory but not yet scaled."""
     with _content(name) as (stream, _):
         image_type, header, start = _start(name, stream)
         n_bytes = _n_bytes(name, header)
@@ -307,7 +308,7 @@ def _image(name: str) -> Any:
 
 
 def _n_bytes(name: str, header: Any) -> int:
-    """Return the decompressed size of an image by its header; refuse an impossible size."""
+    """Return the size in bytes that a header announces, decompressed; refuse an impossible size."""
     n_voxels = math.prod(map(int, header.get_data_shape()))
     n_bytes = n_voxels * header.get_data_dtype().itemsize + int(header.get_data_offset())
     if not 0 <= n_bytes <= _N_IMAGE_BYTES:
@@ -319,7 +320,7 @@ def _n_bytes(name: str, header: Any) -> int:
 
 
 def _check_length(name: str, n_expected: int, n_found: int) -> None:
-    """Refuse a file with fewer bytes than its header announces."""
+    """Refuse a truncated file, which has fewer bytes than the header announces."""
     if n_found < n_expected:
         raise DataError(
             f"{name}: the image is truncated: {n_expected} bytes are expected and {n_found} are "
@@ -328,7 +329,7 @@ def _check_length(name: str, n_expected: int, n_found: int) -> None:
 
 
 def _check_voxels(name: str, voxels: npt.NDArray[np.float32]) -> None:
-    """Refuse voxels that are not finite, or all the same."""
+    """Refuse voxels that are not finite, or that all have one value."""
     low = float(voxels.min())
     high = float(voxels.max())
     if not (np.isfinite(low) and np.isfinite(high)):

@@ -1,4 +1,4 @@
-"""Names of classes and functions by which descriptions tell transforms apart, or refuse them."""
+"""Name classes and functions in descriptions of transforms; refuse any that no name identifies."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _MODULES_OF_PICKLE = ("copyreg", "_codecs")
 
 @dataclass(frozen=True)
 class Position:
-    """Position of a value in a described object: names on the way, and the objects around."""
+    """Position of a value in a described object: attribute names on the way, enclosing objects."""
 
     names: tuple[str, ...] = ()
     around: tuple[int, ...] = ()
 
     def within(self, value: object) -> Position:
-        """Return the position inside a value."""
+        """Return the position of a value's own attributes or items."""
         return replace(self, around=(*self.around, id(value)))
 
     def at(self, name: str) -> Position:
-        """Return the position of an attribute."""
+        """Return the position of a named attribute or item."""
         return replace(self, names=(*self.names, name))
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise the error of a value without a description."""
+        """Raise a DataError for a value without a description, naming the attribute."""
         path = ".".join(self.names)
         if path:
             problem = f"{path}: {problem}"
@@ -50,12 +50,12 @@ class Position:
 
 
 def typed_key(key: object) -> str:
-    """Return the name of a key with its type, where a mapping has the keys 1 and "1"."""
+    """Return a mapping's key together with its type, to tell the keys 1 and "1" apart."""
     return f"{type(key).__name__}: {key!r}"
 
 
 def object_of(module: str | None, name: str) -> object:
-    """Return the object of a loaded module by its dotted name, or None."""
+    """Return the object of a dotted name in an imported module; None if there is none."""
     value: object = sys.modules.get(module or "")
     for attribute in name.split("."):
         value = getattr(value, attribute, None)
@@ -65,7 +65,7 @@ def object_of(module: str | None, name: str) -> object:
 def state_by_class(
     value: object, attributes: Mapping[str, object], position: Position
 ) -> Mapping[str, object]:
-    """Return the state that a class's own ``__getstate__`` keeps, by name."""
+    """Return an object's state by name, as the ``__getstate__`` of its class reports the state."""
     try:
         state = value.__getstate__()
     except Exception:  # the class's own code, which may raise anything
@@ -76,7 +76,7 @@ def state_by_class(
 
 
 def no_description(kind: type) -> str:
-    """Return the refusal of a class without a description."""
+    """Return the error message for an object whose class cannot be described."""
     return (
         f"a {kind.__name__} has no description, so that a cache could not tell it from another. "
         "Keep numbers, text, arrays or objects of a module's class in its place."
@@ -84,14 +84,14 @@ def no_description(kind: type) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Tell whether a value is described by its text alone, without a path."""
+    """Tell whether ``str`` describes a value fully: a number, None, or a text without a path."""
     if isinstance(value, str):
         return name_of_text(value) == value
     return value is None or isinstance(value, bool | int | float)
 
 
 def name_of_ufunc(value: np.ufunc, position: Position) -> str:
-    """Return the name of a ufunc of numpy or scipy; refuse one of one's own, whose name is free."""
+    """Return the name of a ufunc of numpy or scipy; refuse a ufunc that a user defined."""
     of_numpy = getattr(np, value.__name__, None)
     of_scipy = getattr(special, value.__name__, None)
     if value is not of_numpy and value is not of_scipy:
@@ -104,7 +104,7 @@ def name_of_ufunc(value: np.ufunc, position: Position) -> str:
 
 
 def name_of(value: object, position: Position) -> str:
-    """Return the name of a class or function; refuse a name by which none can be found again."""
+    """Return the qualified name of a class or function; refuse lambdas and local functions."""
     qualified = getattr(value, "__qualname__", type(value).__name__)
     name = f"{getattr(value, '__module__', '')}.{qualified}"
     if "<" in name or _hides_values(value):
@@ -117,12 +117,12 @@ def name_of(value: object, position: Position) -> str:
 
 
 def _hides_values(value: object) -> bool:
-    """Tell whether a function is a closure that its module does not hold under its name."""
+    """Tell whether a function is a closure, whose captured values no name describes."""
     if not isinstance(value, types.FunctionType) or value.__closure__ is None:
         return False
     return object_of(value.__module__, value.__qualname__) is not value
 
 
 def is_usual_maker(maker: object, kind: type) -> bool:
-    """Tell whether an object is made by its class or by pickle's functions, as is usual."""
+    """Tell whether pickle would make an object by its class or by a standard function."""
     return maker is kind or getattr(maker, "__module__", None) in _MODULES_OF_PICKLE

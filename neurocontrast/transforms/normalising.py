@@ -1,4 +1,4 @@
-"""Normalisation inside the brain, and smoothing in millimetres, which MONAI lacks."""
+"""Transforms for normalising intensities within the brain, and for smoothing in millimetres."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -20,23 +20,25 @@ from neurocontrast.transforms.images import (
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 _LITTLE = 0.02
-"""Share of brain under the Gaussian below which the smoothed value fades to 0."""
+"""Smallest share of brain under the Gaussian; with a smaller share, the smoothed value fades to
+0."""
 _SMALLEST = 1e-15
 _LARGEST = 1e15
-"""Limits of the largest intensity whose squares can be added in float32."""
+"""Limits of an image's largest intensity, beyond which float32 cannot sum squares of
+intensities."""
 
 
 class CheckVariesd(EachImage):
-    """Refuse an image without variation, which MONAI's `NormalizeIntensityd` turns into zeros.
+    """Refuse a constant image, which MONAI's `NormalizeIntensityd` would turn into zeros.
 
-    Intensities whose squares float32 does not hold are refused too.
+    An image whose intensities are too small or too large to be squared in float32 is refused too.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
     nonzero : bool
-        Whether the nonzero voxels of each channel must vary, instead of the whole image.
+        Whether to check the nonzero voxels of each channel instead of the whole image.
 
     Examples
     --------
@@ -53,7 +55,7 @@ class CheckVariesd(EachImage):
         self.nonzero = nonzero
 
     def made_of(self, image: Any) -> Any:
-        """Return the image unchanged."""
+        """Return the image unchanged, after checking that intensities vary."""
         voxels = voxels_of(image)
         must_vary = [voxels]
         if self.nonzero:
@@ -71,7 +73,7 @@ class CheckVariesd(EachImage):
 
 
 def _nothing_varies(image: Any) -> DataError:
-    """Return the error for an image without variation."""
+    """Return the error for an image of one intensity."""
     shape = times(voxels_of(image).shape[1:])
     return DataError(
         f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre."
@@ -79,9 +81,9 @@ def _nothing_varies(image: Any) -> DataError:
 
 
 class ScaleByBrainPercentilesd(EachImage):
-    """Scale each channel so that two percentiles of the brain become 0 and 1, and clip.
+    """Scale each channel so that two percentiles of the brain become 0 and 1, and clip beyond.
 
-    `monai.transforms.ScaleIntensityRangePercentilesd` takes percentiles of the background too.
+    `monai.transforms.ScaleIntensityRangePercentilesd` computes percentiles over the background too.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ class ScaleByBrainPercentilesd(EachImage):
     percentiles : tuple of float
         Lower and upper percentile, from 0 to 100.
     mask_key : str or None
-        Key of the brain's mask; None takes the voxels that are not 0.
+        Key of the brain's mask; None takes the image's nonzero voxels as the brain.
 
     Examples
     --------
@@ -120,7 +122,7 @@ class ScaleByBrainPercentilesd(EachImage):
         self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace the image by the scaled image."""
+        """Replace the image by the image with scaled and clipped intensities."""
         voxels = np.array(voxels_of(item[key]), dtype=np.float32)
         for channel in voxels:
             inside = channel != 0
@@ -138,12 +140,12 @@ class ScaleByBrainPercentilesd(EachImage):
 
 
 class SmoothByFwhmd(EachImage):
-    """Smooth each channel inside the brain by a Gaussian of a width in millimetres.
+    """Smooth each channel within the brain by a Gaussian whose width is given in millimetres.
 
-    The brain is where any channel is not 0. Smoothed channels are divided by the smoothed brain, so
-    that a tighter or wider brain extraction, or a larger brain, does not pass for another tissue
-    (``benchmarks/tissue``). `monai.transforms.GaussianSmoothd` takes its width in voxels, and
-    has no mask.
+    The brain is where any channel is not 0. Smoothed channels are divided by the smoothed brain
+    mask, so that a tighter brain extraction or a larger brain does not look like a change of tissue
+    (``benchmarks/tissue``). `monai.transforms.GaussianSmoothd` takes widths in voxels, and has no
+    mask.
 
     Parameters
     ----------

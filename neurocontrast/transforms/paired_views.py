@@ -1,4 +1,4 @@
-"""Views of paired modalities: one of the scans, one of the measures of the same people."""
+"""Random views of paired modalities, of brain scans and of regional measures of the same people."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,10 @@ from neurocontrast.transforms.views import TwoViews
 
 
 class ViewOfEach:
-    """Make a view of the scans and a view of the measures of a batch, as `TwoViews` makes two."""
+    """Make one random view of a person's scan and one of the same person's measures, for contrast.
+
+    Called like `TwoViews`, which makes two views of one modality.
+    """
 
     def __init__(self, of_scans: TwoViews, of_measures: TwoViews) -> None:
         self.of_scans = of_scans
@@ -17,7 +20,7 @@ class ViewOfEach:
     def __call__(
         self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return views of scans and views of their measures; refuse views that are not finite."""
+        """Return random views of scans and of measures; refuse views that are not finite."""
         scans, measures = self.unchecked(images, names, epoch=epoch)
         self.of_scans.check(images[0], names, (scans,))
         self.of_measures.check(images[1], names, (measures,))
@@ -26,7 +29,7 @@ class ViewOfEach:
     def unchecked(
         self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return the views before they are checked."""
+        """Return random views of scans and of measures, without checking that they are finite."""
         scans = self.of_scans.unchecked_view(images[0], names, epoch=epoch, view=0)
         measures = self.of_measures.unchecked_view(images[1], names, epoch=epoch, view=1)
         return scans, measures

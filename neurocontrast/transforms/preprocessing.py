@@ -1,4 +1,4 @@
-"""Settings of the preprocessing of scans, which an encoder keeps."""
+"""Settings for preprocessing scans, which are stored with an encoder and applied to every scan."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ if TYPE_CHECKING:
     from monai.transforms import Compose
 
 TRANSFORM_VERSION = 1
-"""Version of the transforms; a change of voxels raises the version, so that caches do not match."""
+"""Version of the preprocessing code, raised with each change of output voxels so that cached images
+of older versions are not used."""
 
 SPACING_LIMITS_MM = (0.1, 20.0)
-"""Voxel sizes outside which a header counts as damaged."""
+"""Smallest and largest plausible voxel size in mm; a header with another counts as damaged."""
 SAME_SPACING = 1e-3
-"""Relative difference below which two voxel sizes are the same."""
+"""Relative difference below which two voxel sizes count as equal."""
 N_VOXELS_MIN = 8
-"""Number of voxels along an axis, below which a scan is a slice or a thumbnail."""
+"""Smallest number of voxels along an axis of a usable scan; fewer make a slice or a thumbnail."""
 FWHM_PER_SIGMA = 2.3548200450309493
-"""Full width at half maximum of a Gaussian, in standard deviations."""
+"""Full width at half maximum of a Gaussian divided by its standard deviation."""
 MNI_ORIGIN_MM = (-90.0, -126.0, -72.0)
-"""Centre of the first voxel of grids of MNI152, in RAS order."""
+"""Centre of the first voxel of MNI152 grids in RAS order, in mm."""
 MNI_EXTENT_MM = (180.0, 216.0, 180.0)
-"""Distance from the centre of the first voxel to the last one, along each axis."""
+"""Distance in mm between the centres of the first and the last voxel of MNI152 grids, along each
+axis."""
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
 
 
 def mni_grid(spacing_mm: float) -> tuple[npt.NDArray[np.float64], tuple[int, ...]]:
-    """Return affine and shape of a grid of MNI152 in RAS order, 121 × 145 × 121 at 1.5 mm."""
+    """Return affine and shape of an MNI152 grid in RAS order, 121 × 145 × 121 voxels at 1.5 mm."""
     affine = np.diag([spacing_mm, spacing_mm, spacing_mm, 1.0])
     affine[:3, 3] = MNI_ORIGIN_MM
     return affine, tuple(1 + int(side / spacing_mm + 1e-6) for side in MNI_EXTENT_MM)
 
 
 def check_version(contract: Mapping[str, object]) -> None:
-    """Refuse the contract of a transform version that this installation does not have."""
+    """Refuse stored preprocessing settings of a version that this installation lacks."""
     version = contract.get("transform_version")
     if version != TRANSFORM_VERSION:
         raise DataError(
@@ -53,7 +55,7 @@ def check_version(contract: Mapping[str, object]) -> None:
 
 
 def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
-    """Raise a ValueError for an erosion too narrow to take a voxel away."""
+    """Raise a ValueError for an erosion width below the voxel size, which would remove nothing."""
     if spacing_mm is not None and 0 < erode_mm < spacing_mm * (1 - SAME_SPACING):
         raise ValueError(
             f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got "
@@ -62,24 +64,27 @@ def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
 
 
 class ScanSettings(Settings):
-    """Choose the preprocessing of scans: resample, crop or pad, erode, normalise, smooth."""
+    """Choose how scans are preprocessed: resample, crop or pad, erode, normalise, smooth."""
 
     spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = (
         1.5
     )
-    """Voxel size to resample to, the same along each axis; None keeps each scan's own."""
+    """Voxel size to resample to in mm, the same along each axis; None keeps each scan's voxel
+    size."""
     shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
-    """Voxels to the right, to the front and upwards, to which each scan is cropped or padded."""
+    """Number of voxels to the right, to the front and upwards, to which each scan is cropped or
+    padded."""
     normalise: Literal["zscore", "zscore-brain", "percentile", "none"] = "zscore"
-    """Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0
-    (for skull-stripped scans); the brain's `percentiles` to 0 and 1, clipped; or intensities as
-    they are."""
+    """Normalisation of intensities. ``zscore``: mean 0 and standard deviation 1 over the whole
+    volume. ``zscore-brain``: the same over non-zero voxels alone, and zeros stay 0 (for
+    skull-stripped scans). ``percentile``: the brain's `percentiles` become 0 and 1, and values
+    beyond are clipped. ``none``: intensities as they are."""
     percentiles: tuple[
         Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]
     ] = (1.0, 99.0)
-    """Percentiles of the brain that become 0 and 1 by ``normalise: percentile``."""
+    """Two percentiles of brain intensities that become 0 and 1 with ``normalise: percentile``."""
     erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
-    """Width of the brain's edge that is taken away; 0 for none."""
+    """Width of the brain's edge that is removed, in millimetres; 0 for none."""
     smooth_mm: Annotated[float, Field(ge=0, le=60)] = 0.0
     """Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for
     none."""
@@ -91,9 +96,9 @@ class ScanSettings(Settings):
 
 
 class Preprocessing(ScanSettings):
-    """Preprocessing of scans, which an encoder keeps and applies to every further scan.
+    """Preprocessing settings of an encoder, stored with the weights and applied to every scan.
 
-    The order is: axes to RAS, resample, crop or pad around the centre, take away all but the brain,
+    The order is: axes to RAS, resample, crop or pad around the centre, mask and erode the brain,
     normalise, smooth.
 
     Examples
@@ -104,9 +109,9 @@ class Preprocessing(ScanSettings):
     """
 
     orientation: Literal["RAS"] = "RAS"
-    """Directions of the axes: to the right, to the front, upwards."""
+    """Anatomical directions of the image axes: to the right, to the front, upwards."""
     n_channels: Annotated[int, Field(ge=1)] = 1
-    """Number of files of a scan, each a channel, as maps of grey and white matter."""
+    """Number of files of each scan, one for each channel, such as maps of grey and white matter."""
 
     @property
     def image_shape(self) -> tuple[int, int, int, int]:
@@ -115,14 +120,14 @@ class Preprocessing(ScanSettings):
 
     @property
     def inside_brain(self) -> bool:
-        """Whether a setting needs the brain's mask; voxels outside the brain then become 0."""
+        """Whether a setting needs a brain mask; voxels outside the brain then become 0."""
         return self.normalise == "percentile" or self.erode_mm > 0
 
     def contract(self) -> dict[str, object]:
-        """Return the settings in use and the transform's version, for an encoder's JSON.
+        """Return the settings and the preprocessing version as stored in ``encoder.json``.
 
-        Settings that are off are left out, so that contracts and caches of versions without them
-        stay valid.
+        Settings that are off are left out, so that encoders and caches of versions before these
+        settings stay valid.
         """
         used = {
             "percentiles": self.normalise == "percentile",
@@ -136,26 +141,26 @@ class Preprocessing(ScanSettings):
 
     @classmethod
     def from_contract(cls, contract: Mapping[str, object]) -> Preprocessing:
-        """Return the settings of a contract; a DataError names settings that are not known."""
+        """Return settings stored in ``encoder.json``; a DataError names unknown settings."""
         check_version(contract)
         settings = {key: value for key, value in contract.items() if key != "transform_version"}
         return cls.from_settings(settings, "preprocessing contract")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object], where: str) -> Preprocessing:
-        """Return the settings of a mapping that messages call `where`; refuse wrong ones."""
+        """Return settings from a mapping; a DataError refuses wrong ones, and names the source."""
         try:
             return settings_from(cls, settings, source=where)
         except ConfigError as error:
             raise DataError(str(error)) from None
 
     def digest(self) -> str:
-        """Return a digest of the contract."""
+        """Return a digest of the stored settings, by which cached images are found."""
         settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
         return digest_of("preprocessing", *settings)
 
     def compose(self) -> Compose:
-        """Return `neurocontrast.transforms.brain_transforms` by the settings."""
+        """Return the preprocessing as a MONAI `Compose`; see `brain_transforms`."""
         # Asked of the lazy package: settings must load without MONAI and torch.
         from neurocontrast.transforms import brain_transforms
 

@@ -1,7 +1,7 @@
-"""Random changes of intensities: contrast, bias field, noise, blur, sharpness, maps of tissue.
+"""Random changes of intensities: contrast, bias field, noise, blur, sharpness, tissue maps.
 
-Sums over taps and over terms of polynomials are written out: a product of matrices or a convolution
-may change a result's last bit with the size of the batch.
+Sums over the weights of a filter and the terms of a polynomial are written out: a matrix product or
+a convolution may change a result's last bit with the batch size.
 """
 
 import math
@@ -26,18 +26,18 @@ _SEED_NUMBERS = 2
 
 
 class RandBrainContrastd(RandSignald):
-    """Raise the brain's signal to a random power; the least and the greatest stay.
+    """Raise the brain's signal to a random power; the lowest and the highest signal stay.
 
-    As MONAI's `RandAdjustContrastd` between `ToSignald` and `FromSignald`.
+    Equivalent to MONAI's `RandAdjustContrastd` between `ToSignald` and `FromSignald`.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     gamma : (float, float), default (0.8, 1.25)
-        Exponent; below 1 dark tissue grows brighter. Limits: 0.2 to 5.
+        Range of the exponent; below 1 dark tissue grows brighter. Limits: 0.2 to 5.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -64,7 +64,7 @@ class RandBrainContrastd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, gamma: Array) -> Tensor:
-        """Return low + range · ((signal − low) / range) ** gamma, of all channels together."""
+        """Return low + range · ((signal − low) / range) ** gamma; all channels share a range."""
         low = s_BCDHW.amin((1, 2, 3, 4), keepdim=True)
         extent = s_BCDHW.amax((1, 2, 3, 4), keepdim=True) - low
         position = s_BCDHW.sub_(low).div_(extent + 1e-7)
@@ -76,21 +76,22 @@ class RandBrainContrastd(RandSignald):
 
 
 class RandBrainBiasFieldd(RandSignald):
-    """Multiply the brain's signal by the exponential of a random polynomial of a random spread.
+    """Multiply the brain's signal by a smooth random field, as an uneven receive coil does.
 
-    MONAI's `RandBiasFieldd` draws coefficients, so that the spread of its field grows with the
-    degree.
+    The field is the exponential of a random polynomial of the voxel position, with a standard
+    deviation drawn from `strength`. MONAI's `RandBiasFieldd` draws coefficients, so that the spread
+    of the field grows with the polynomial's degree.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     order : int, default 3
         Total degree of the polynomial. Range: 1 to 6.
     strength : (float, float), default (0.05, 0.25)
-        Standard deviation of the field's logarithm. Limits: 0 to 1.
+        Range of the standard deviation of the field's natural logarithm. Limits: 0 to 1.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -118,22 +119,22 @@ class RandBrainBiasFieldd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the terms of the polynomial."""
+        """Count the terms of the polynomial, each with a random coefficient."""
         return n_terms(self.settings.order)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw the polynomial."""
+        """Draw the coefficients of the polynomial that forms the bias field."""
         return {"coefficients": polynomials(self.settings.order, normal_numbers(uniforms))}
 
     def change(self, s_BCDHW: Tensor, *, strength: Array, coefficients: Array) -> Tensor:
-        """Return the signal times the exponential of a smooth field of the strength."""
+        """Return the signals multiplied by smooth fields of the drawn strengths."""
         scaled = strength[:, None, None, None] * coefficients
         fields = smooth_fields(scaled, s_BCDHW.shape[2:], device=s_BCDHW.device)
         return s_BCDHW.mul_(fields.exp_()[:, None])
 
 
 def normal_numbers(uniforms: Array) -> Array:
-    """Return a standard normal number for each uniform number of `derive_uniforms`."""
+    """Transform uniform numbers of `derive_uniforms` to standard normal numbers."""
     # Between the steps, so that none is infinite.
     numbers: Array = ndtri(uniforms + 2.0**-33)
     return numbers
@@ -141,7 +142,7 @@ def normal_numbers(uniforms: Array) -> Array:
 
 @lru_cache(maxsize=16)
 def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
-    """Return degrees (3, n_terms) of a polynomial without constant, and mean squares of terms."""
+    """Return exponents (3, n_terms) of a polynomial without constant, and mean squares of terms."""
     degree = np.arange(order + 1)
     total = degree[:, None, None] + degree[:, None] + degree
     degrees = np.stack(np.nonzero((total > 0) & (total <= order)))
@@ -149,12 +150,21 @@ def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
 
 
 def n_terms(order: int) -> int:
-    """Count the terms of a polynomial of a total degree, without the constant."""
+    """Count the terms of a polynomial in three variables, given its total degree.
+
+    The constant does not count.
+    """
     return _terms(order)[0].shape[1]
 
 
 def polynomials(order: int, normals: Array) -> Array:
-    """Return Legendre coefficients (b, n, n, n) of fields of mean 0 and deviation 1 over a box."""
+    """Scale random Legendre coefficients so that a field has mean 0 and standard deviation 1.
+
+    Mean and standard deviation are over a volume's voxels.
+
+    Returns coefficients (b, n, n, n) with n = `order` + 1, from standard normal numbers (b,
+    n_terms).
+    """
     degrees, mean_squares = _terms(order)
     spread = np.sqrt((normals**2 * mean_squares).sum(axis=1, keepdims=True))
     coefficients = np.zeros((len(normals), order + 1, order + 1, order + 1))
@@ -165,7 +175,7 @@ def polynomials(order: int, normals: Array) -> Array:
 def smooth_fields(
     coefficients: Array, shape: Sequence[int], *, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Return sums (b, D, H, W) of products of Legendre polynomials; `coefficients` (b, n, n, n)."""
+    """Return fields (b, D, H, W), sums of Legendre polynomials with coefficients (b, n, n, n)."""
     n = coefficients.shape[1]
     first = _legendre(shape[0], n).to(device)
     second = _legendre(shape[1], n).to(device)
@@ -177,7 +187,7 @@ def smooth_fields(
 
 
 def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
-    """Return Σ_k terms_k · polynomial_k over the axis of degrees, before the axis of places."""
+    """Return Σ_k terms_k · polynomial_k over the axis of polynomial degrees."""
     axis = terms.ndim - polynomials.ndim
     total = terms.select(axis, 0) * polynomials[0]
     for degree in range(1, len(polynomials)):
@@ -187,27 +197,27 @@ def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _legendre(side: int, n: int) -> Tensor:
-    """Return the Legendre polynomials below degree `n` at the voxels of a side, as (n, side)."""
+    """Return the first `n` Legendre polynomials at the voxels of an axis, (n, side)."""
     places = (2.0 * np.arange(side) + 1.0) / side - 1.0
     values = np.polynomial.legendre.legvander(places, n - 1).T
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
 class _RandNoised(RandVolumed):
-    """Base of the operations that draw a number for each voxel, on the device of the volumes."""
+    """Base class of operations that draw a random number for each voxel, on the volumes' device."""
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the numbers that a seed is made of."""
+        """Count the uniform numbers from which the noise generator's seed is made."""
         return _SEED_NUMBERS
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return the seed of each volume's noise."""
+        """Return a seed of the noise generator for each volume."""
         words = (uniforms * 2.0**32).astype(np.int64)
         return {"seed": (words[:, 0] << 31) ^ words[:, 1]}
 
 
 def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -> Tensor:
-    """Return standard normal noise (b, n_parts, channels, D, H, W), by a generator a volume."""
+    """Return standard normal noise (b, n_parts, channels, D, H, W), from a seed for each volume."""
     shape = (len(x_BCDHW), n_parts, *x_BCDHW.shape[1:])
     noise = torch.empty(shape, dtype=x_BCDHW.dtype, device=x_BCDHW.device)
     generator = torch.Generator(device=x_BCDHW.device)
@@ -217,19 +227,19 @@ def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -
 
 
 class RandNoised(_RandNoised):
-    """Add Gaussian noise of random strength.
+    """Add Gaussian noise of a random standard deviation to volumes.
 
-    A CPU and a GPU draw different, equally distributed noise. The strength of MONAI's
-    `RandGaussianNoised` is drawn from 0 on, or fixed.
+    A CPU and a GPU draw different noise of the same distribution. MONAI's `RandGaussianNoised`
+    draws standard deviations from 0 on, or takes a fixed one.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     sigma : (float, float), default (0.1, 1.0)
-        Standard deviation of the noise, in units of the intensities. Limits: 0 to 10.
+        Range of the noise's standard deviation, in units of the intensities. Limits: 0 to 10.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -257,25 +267,25 @@ class RandNoised(_RandNoised):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, x_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
-        """Return the volumes with noise drawn on their device."""
+        """Return the volumes with added noise, drawn on the volumes' device."""
         return x_BCDHW.addcmul_(_noise(seed, x_BCDHW)[:, 0], per_sample(sigma, x_BCDHW))
 
 
 class RandBrainRiciand(_RandNoised, RandSignald):
-    """Give the brain the noise of a magnitude image.
+    """Add Rician noise to the brain, as the magnitude of a complex MR signal has.
 
-    A complex signal has Gaussian noise in both parts. The strength of MONAI's
-    `RandRicianNoised` is drawn from 0 on, or fixed.
+    Gaussian noise is added to the real and to the imaginary channel before the magnitude is taken.
+    MONAI's `RandRicianNoised` draws standard deviations from 0 on, or takes a fixed one.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     sigma : (float, float), default (0.01, 0.04)
-        Standard deviation of the noise in either part of the complex signal; the brain's
-        bright end is 1. Limits: 0 to 1.
+        Range of the noise's standard deviation in the real and in the imaginary channel, on a scale
+        from the darkest voxel (0) to the brain's 99th percentile (1). Limits: 0 to 1.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -302,13 +312,13 @@ class RandBrainRiciand(_RandNoised, RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
-        """Return the magnitude of the signals with noise in both parts."""
+        """Return the magnitudes of complex signals with Gaussian noise in both channels."""
         noise = _noise(seed, s_BCDHW, n_parts=2).mul_(per_sample(sigma, s_BCDHW)[:, None])
         return s_BCDHW.add_(noise[:, 0]).hypot_(noise[:, 1])
 
 
 def blur(x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
-    """Return volumes under Gaussians cut at four deviations, the border's voxels repeated."""
+    """Smooth volumes by Gaussians cut at four standard deviations; border voxels repeat outside."""
     sigma = np.maximum(sigma_voxels, 1e-3)[:, None]
     reach = np.floor(np.maximum(_TRUNCATE * sigma, 0.5) + 0.5)
     radius = int(reach.max(initial=0.0))
@@ -332,17 +342,17 @@ def blur(x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
 class RandBlurd(RandVolumed):
     """Blur volumes by a Gaussian of random width, the same along each axis.
 
-    MONAI's `RandGaussianSmoothd` draws a width for each axis, and takes what lies beyond the
-    border for 0.
+    MONAI's `RandGaussianSmoothd` draws a width for each axis, and treats voxels beyond the border
+    as 0.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     sigma_voxels : (float, float), default (0.1, 1.0)
-        Standard deviation of the Gaussian. Limits: 0 to 10.
+        Range of the Gaussian's standard deviation, in voxels. Limits: 0 to 10.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -375,18 +385,21 @@ class RandBlurd(RandVolumed):
 
 
 class RandBrainSharpnessd(RandSignald):
-    """Make the brain sharper or smoother by an unsharp mask.
+    """Make the brain sharper or smoother by adding or subtracting fine detail (unsharp mask).
+
+    Fine detail is the difference of the brain from a Gaussian-blurred copy.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     amount : (float, float), default (-0.5, 1.0)
-        How many times the difference is added; −1 leaves the Gaussian. Limits: −1 to 5.
+        Range of the factor on the fine detail that is added; −1 leaves the blurred brain. Limits:
+        −1 to 5.
     sigma_voxels : float, default 1.0
-        Standard deviation of the Gaussian. Range: above 0, at most 3.
+        Standard deviation of the Gaussian, in voxels. Range: above 0, at most 3.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -414,7 +427,10 @@ class RandBrainSharpnessd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
-        """Return signals, sharper or smoother, nowhere below a quarter: dim edges stay brain."""
+        """Return sharper or smoother signals, at least a quarter of the signal before.
+
+        The lower limit keeps dim voxels at the edge within the brain.
+        """
         sigma = np.full(len(s_BCDHW), self.settings.sigma_voxels)
         detail = blur(s_BCDHW, sigma_voxels=sigma).sub_(s_BCDHW).neg_()
         sharp = detail.mul_(per_sample(amount, s_BCDHW)).add_(s_BCDHW)
@@ -422,23 +438,24 @@ class RandBrainSharpnessd(RandSignald):
 
 
 class RandTissueShiftd(RandVolumed):
-    """Multiply each map of tissue by a smooth field, and add another inside the brain.
+    """Multiply each tissue map by a smooth random field, and add another inside the brain.
 
-    MONAI's `RandBiasFieldd` multiplies all channels by one field, and adds nothing.
+    The result imitates tissue maps of another scanner. MONAI's `RandBiasFieldd` multiplies all
+    channels by one field, and adds nothing.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     order : int, default 2
-        Total degree of the polynomials. Range: 1 to 6.
+        Total degree of the random polynomials that form the fields. Range: 1 to 6.
     gain : (float, float), default (0.0, 0.1)
-        Standard deviation of the factor's logarithm. Limits: 0 to 1.
+        Range of the standard deviation of the factor's natural logarithm. Limits: 0 to 1.
     shift : (float, float), default (0.0, 0.05)
-        Standard deviation of what is added, over the largest value of a map. Limits: 0 to
-        1.
+        Range of the added field's standard deviation, as a share of the largest value of a map.
+        Limits: 0 to 1.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -467,11 +484,14 @@ class RandTissueShiftd(RandVolumed):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:
-        """Count the terms of two polynomials a map, their constants too."""
+        """Count the coefficients of two polynomials for each tissue map, with constants."""
         return n_channels * 2 * (1 + n_terms(self.settings.order))
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:
-        """Draw fields of factor and shift of each map, half of their variance a constant."""
+        """Draw the polynomials of factor and added field for each tissue map.
+
+        Half of each field's variance is a constant.
+        """
         normals = normal_numbers(uniforms).reshape(len(uniforms) * n_channels * 2, -1)
         fields = polynomials(self.settings.order, normals[:, 1:])
         fields[:, 0, 0, 0] = normals[:, 0]
@@ -479,13 +499,15 @@ class RandTissueShiftd(RandVolumed):
         return {"coefficients": fields.reshape(shape) / math.sqrt(2.0)}
 
     def change(self, x_BCDHW: Tensor, *, gain: Array, shift: Array, coefficients: Array) -> Tensor:
-        """Return x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b of the brain.
+        """Return x·exp(gain·f) + shift·b·h, with random fields f and h for each map.
 
-        b goes from 0 outside the brain to 1. Each field is a polynomial whose standard deviation
-        over views and voxels is 1; half of the variance is a constant. The brain is where the sum
-        of the maps exceeds half of its largest value; towards zero, b falls with the sum, so that
-        smoothed maps get no edge. Nothing falls below the background, or rises above 1 or the
-        largest value of the map. Values are counted from the background.
+        Weight b is 1 in the brain and 0 outside.
+
+        Each field is a polynomial whose standard deviation over views and voxels is 1; half of the
+        variance is a constant. The brain is where the sum of the maps exceeds half of the largest
+        sum; below, b falls with the sum to 0, so that smoothed maps get no edge. Values x are
+        counted from the background, and are limited to 0 and to the larger of 1 and the map's
+        largest value.
         """
         background = corner_median(x_BCDHW)
         maps = x_BCDHW.sub_(background).clamp_(min=0.0)

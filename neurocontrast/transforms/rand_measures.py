@@ -1,4 +1,4 @@
-"""Random views of regional measures, of a whole batch at once."""
+"""Random views of regional measures, made for a whole batch of people at once."""
 
 from collections.abc import Sequence
 
@@ -21,19 +21,19 @@ Values = npt.NDArray[np.float32]
 
 
 class RandMeasureViewd(RandBatchTransform):
-    """Make a random view of standardised measures by the operations of settings, in their order.
+    """Make a random view of a person's standardised measures, by the operations of the settings.
 
-    `TwoViews` calls `batch`, which makes the views of many people at once. A view depends on the
-    measures, on its seed and on the people of training, not on the rest of its batch.
+    `TwoViews` calls `batch`, which makes the views of many people at once. A person's view depends
+    on the person's measures, the seed and the training participants, not on the rest of the batch.
 
     Parameters
     ----------
     keys : str or sequence of str
         Keys of measures (n_measures, 1) in a dictionary.
     settings : MeasureAugmentSettings, optional
-        Operations; by default those of `MeasureAugmentSettings()`.
+        Random operations, applied in field order; by default `MeasureAugmentSettings()`.
     learned : array (n_people, n_measures), optional
-        Standardised measures of the people of training, of which ``corruption`` takes values.
+        Standardised measures of the training participants, whose values ``corruption`` inserts.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class RandMeasureViewd(RandBatchTransform):
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a float32 view of each person's measures (b, n_measures, 1), by its seed."""
+        """Return a random float32 view of each person's measures (b, n_measures, 1), by seed."""
         values = images[..., 0].detach().cpu().float().numpy()
         if self.settings.corruption is not None and not self.learned.size:
             raise DataError(
@@ -86,7 +86,7 @@ class RandMeasureViewd(RandBatchTransform):
 def corrupt(
     values: Values, seeds: npt.ArrayLike, learned: Values, settings: MeasureCorruption
 ) -> Values:
-    """Return measures (n, n_measures), in part replaced by values of `learned` people."""
+    """Replace random measures of people (n, n_measures) by values of `learned` participants."""
     uniforms = derive_uniforms(
         "measure view", "corruption", samples=seeds, n_numbers=values.shape[1]
     )
@@ -98,7 +98,7 @@ def corrupt(
 
 
 def shift_site(values: Values, seeds: npt.ArrayLike, settings: MeasureSiteShift) -> Values:
-    """Return measures (n, n_measures) with the shifts and factors of another scanner."""
+    """Shift and scale measures of people (n, n_measures) at random, to imitate another scanner."""
     n_measures = values.shape[1]
     is_changed = (
         derive_uniforms("measure view", "site shift", samples=seeds, n_numbers=1)
@@ -112,7 +112,7 @@ def shift_site(values: Values, seeds: npt.ArrayLike, settings: MeasureSiteShift)
 def _normal_numbers(
     operation: str, seeds: npt.ArrayLike, n_numbers: int
 ) -> npt.NDArray[np.float64]:
-    """Return standard normal numbers (n_seeds, n_numbers), each row from its own seed."""
+    """Return standard normal numbers (n_seeds, n_numbers), each row drawn from one seed."""
     uniforms = derive_uniforms("measure view", operation, samples=seeds, n_numbers=n_numbers)
     # Between the steps of the uniform numbers, so that none is infinite.
     numbers: npt.NDArray[np.float64] = ndtri(uniforms + 2.0**-33)

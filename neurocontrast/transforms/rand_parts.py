@@ -1,4 +1,4 @@
-"""Random changes of parts of a volume: rims of the brain that are cut off or left, and boxes."""
+"""Random changes at the brain's edge, which imitate other brain masks, and random cut-out boxes."""
 
 import math
 from collections.abc import Sequence
@@ -27,36 +27,38 @@ _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over 
 
 
 class _RandRimd(RandSignald):
-    """Base of the operations on a rim whose depth varies over the box."""
+    """Base class of operations on a rim of the brain whose depth varies smoothly."""
 
     settings: augment.TightMask | augment.MaskEdge
     moves_brain = True
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the terms of the variation of the depth."""
+        """Count the polynomial coefficients by which the depth of the rim varies."""
         return n_terms(_ORDER)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw the variation of the depth."""
+        """Draw the polynomial coefficients by which the depth of the rim varies."""
         variation = polynomials(_ORDER, normal_numbers(uniforms))
         return {"coefficients": self.settings.variation_voxels * variation}
 
 
 class RandTightMaskd(_RandRimd):
-    """Cut off voxels as dark as fluid near the surface, as brain extraction along folds does.
+    """Remove dark voxels near the brain's surface, as brain extraction along the folds does.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     depth_voxels : (float, float), default (0.5, 1.5)
-        Mean depth of the cut. Limits: above 0, at most 3.
+        Range of the mean depth below the surface to which voxels are removed, in voxels. Limits:
+        above 0, at most 3.
     variation_voxels : float, default 0.5
-        Standard deviation of the depth over the box. Range: 0 to 3.
+        Standard deviation of the depth across the volume, in voxels. Range: 0 to 3.
     below : (float, float), default (0.2, 0.5)
-        Signal below which voxels are cut; the brain's bright end is 1. Limits: 0 to 1.
+        Range of the signal below which voxels are removed, on a scale from the darkest voxel (0) to
+        the brain's 99th percentile (1). Limits: 0 to 1.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -92,25 +94,27 @@ class RandTightMaskd(_RandRimd):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brains without the rim."""
+        """Return signals and brain masks without dark voxels near the surface."""
         return cut_rim(s_BCDHW.mul_(brain_BCDHW), brain_BCDHW, **numbers)
 
 
 class RandMaskEdged(_RandRimd):
-    """Cut a rim of uneven depth off the brain, or leave a dark one around the brain.
+    """Remove a rim of uneven depth from the brain, or add a dark rim, as other brain masks do.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     depth_voxels : (float, float), default (-0.5, 0.75)
-        Mean depth of the cut; below 0, of the rim that is left. Limits: −3 to 3.
+        Range of the mean depth that is removed, in voxels; a negative depth adds a rim of that
+        width. Limits: −3 to 3.
     variation_voxels : float, default 0.5
-        Standard deviation of the depth over the box. Range: 0 to 3.
+        Standard deviation of the depth across the volume, in voxels. Range: 0 to 3.
     rim : (float, float), default (0.2, 0.6)
-        Signal of a rim that is left, over that of the brain's edge. Limits: 0 to 1.
+        Range of the signal of an added rim, as a share of the signal at the brain's edge. Limits: 0
+        to 1.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -149,7 +153,7 @@ class RandMaskEdged(_RandRimd):
         coefficients: Array,
         rim: Array,
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brains with another edge; at a depth below 0 a rim is left."""
+        """Return signals and brain masks with a rim removed, or added at a depth below 0."""
         signals = s_BCDHW.mul_(brain_BCDHW)
         brains = brain_BCDHW
         is_cut = depth_voxels >= 0.0
@@ -172,7 +176,10 @@ def cut_rim(
     coefficients: Array,
     below: Array | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cut voxels darker than `below`, or all, from rims of uneven depth; return signals, brains."""
+    """Remove a rim of uneven depth from brains, or only the rim's voxels darker than `below`.
+
+    Returns changed signals and brain masks.
+    """
     kept, _ = _depth_kept(brain_BCDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below is not None:
         brighter = s_BCDHW - per_sample(below, s_BCDHW)
@@ -183,7 +190,7 @@ def cut_rim(
 def leave_rim(
     s_BCDHW: Tensor, brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array, rim: Array
 ) -> tuple[Tensor, Tensor]:
-    """Leave rims around brains, `rim` times as bright as their edges; return signals and brains."""
+    """Add a rim around brains, `rim` times as bright as their edges; return signals and masks."""
     kept, inside = _depth_kept(brain_BCDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
     edge = blur(s_BCDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
     left = edge.mul_(kept).mul_(per_sample(rim, s_BCDHW)).mul_(1.0 - brain_BCDHW)
@@ -193,12 +200,13 @@ def leave_rim(
 def _depth_kept(
     brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array
 ) -> tuple[Tensor, Tensor]:
-    """Return the share of each voxel below a depth under the brain's surface, and a blurred mask.
+    """Compute the share of each voxel deeper than a given depth under the brain's surface.
 
-    The mask under a Gaussian grows with the depth, at a flat surface as the normal distribution
-    does. The Gaussian is as wide as the depth, and at least a voxel; depths end at one and a half
-    of that. A mean depth below 0 is outside the brain. A `smooth_fields` of the `coefficients` is
-    added to the mean depth, which keeps its sign.
+    The depth at a voxel follows from the brain mask smoothed by a Gaussian, which at a flat surface
+    is the normal distribution function of the depth. The Gaussian is as wide as the mean depth, and
+    at least a voxel; depths are limited to one and a half times the width. A mean depth below 0
+    lies outside the brain. Smooth fields of the `coefficients` (see `smooth_fields`) are added to
+    the mean depth without changing its sign. The smoothed mask is returned too.
     """
     width = _mask_width(depth_voxels)
     inside = blur(brain_BCDHW, sigma_voxels=width)
@@ -220,21 +228,20 @@ def _mask_width(depth_voxels: Array) -> Array:
 
 
 class RandCutoutd(RandVolumed):
-    """Set one box, wholly inside the volume, to a constant.
+    """Set one randomly placed box, wholly inside the volume, to a constant.
 
     MONAI's `RandCoarseDropoutd` takes sizes in voxels, not as a share of the volume.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     fraction : (float, float), default (0.25, 0.25)
-        Side of the box over the volume's. Limits: above 0, at most 1.
+        Range of the box's side, as a share of the volume's side. Limits: above 0, at most 1.
     value : float, default 0.0
-        What the box is set to; 0 is the mean of a z-scored volume. Range: any finite
-        number.
+        Intensity of the box; 0 is the mean of a z-scored volume. Range: any finite number.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -264,15 +271,15 @@ class RandCutoutd(RandVolumed):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the numbers that place the box."""
+        """Count the random numbers that place the box, one for each axis."""
         return 3
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return where the box is, from 0 to 1 along each axis."""
+        """Return the position of the box along each axis, from 0 to 1."""
         return {"place": uniforms}
 
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the volumes without the boxes."""
+        """Return the volumes with the voxels of the boxes set to the constant."""
         shape = x_BCDHW.shape[2:]
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)
         is_cut = torch.ones((), device=x_BCDHW.device)

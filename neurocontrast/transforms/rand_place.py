@@ -1,4 +1,4 @@
-"""Random changes of where the brain is: mirrored, in another position, cropped and enlarged."""
+"""Random changes of the brain's position: mirroring, rotating, shifting, scaling, cropping."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,19 @@ from neurocontrast.transforms.rand_volumes import RandSignald, RandVolumed
 from neurocontrast.transforms.volumes import Array, Numbers, chosen, index_of, replaced
 
 Places = tuple[Tensor, Tensor, Tensor]
-"""Where voxels come from along each axis, in voxels: tensors that broadcast to (b, D, H, W)."""
+"""Coordinates along each axis, in voxels, from which moved voxels take values; three tensors that
+broadcast to (b, D, H, W)."""
 
 
 class _RandPlaced(RandVolumed):
-    """Base of the operations that move voxels; images keep a true affine by `origins`."""
+    """Base class of operations that move voxels, and that update an image's affine accordingly."""
 
     def origins(self, shape: Sequence[int], /, *_: Any, **numbers: Any) -> Array:
-        """Return matrices (b, 4, 4) from voxels of changed volumes to voxels of the volumes."""
+        """Return matrices (b, 4, 4) from voxel indices after the change to indices before."""
         raise NotImplementedError
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Put the changed volume in the place of the volume, with its affine."""
+        """Replace a volume by the changed volume, and update the affine of a MetaTensor."""
         image = item[key]
         super().change_item(item, key)
         if item[key] is not image and isinstance(image, MetaTensor):
@@ -36,18 +37,18 @@ class _RandPlaced(RandVolumed):
 
 
 class RandMirrord(_RandPlaced):
-    """Mirror volumes along one of some axes.
+    """Mirror volumes along one axis, drawn from a list of axes.
 
-    MONAI's `RandAxisFlipd` chooses among all axes.
+    MONAI's `RandAxisFlipd` draws from all axes.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     axes : sequence of int, default (0, 1, 2)
-        Axes to choose among: 0 left to right, 1 back to front, 2 bottom to top.
+        Axes to draw from: 0 left to right, 1 back to front, 2 bottom to top.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -75,15 +76,15 @@ class RandMirrord(_RandPlaced):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
-        """Return no ranges: axes are numbers to choose among."""
+        """Return no ranges, because axes are drawn from a list."""
         return {}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the number by which the axis is chosen."""
+        """Count the random number by which the axis is drawn."""
         return 1
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw the axis."""
+        """Draw the axis along which each volume is mirrored."""
         axes = np.array(self.settings.axes)
         return {"axis": axes[(uniforms[:, 0] * len(axes)).astype(np.intp)]}
 
@@ -100,7 +101,7 @@ class RandMirrord(_RandPlaced):
         return self.change(brain_BCDHW, **numbers)
 
     def origins(self, shape: Sequence[int], *, axis: npt.NDArray[np.intp]) -> Array:
-        """Return matrices that count voxels of an axis from its end."""
+        """Return matrices that reverse the voxel indices of the mirrored axis."""
         matrices = np.tile(np.eye(4), (len(axis), 1, 1))
         rows = np.arange(len(axis))
         matrices[rows, axis, axis] = -1.0
@@ -109,24 +110,25 @@ class RandMirrord(_RandPlaced):
 
 
 class RandBrainAffined(_RandPlaced, RandSignald):
-    """Rotate, shift and scale the brain about the centre of the box, outside of which is 0.
+    """Rotate, shift and scale the brain about the volume's centre, as another head position.
 
-    As MONAI's `RandAffined` on a signal and, by the nearest voxel, on its mask. Every axis has
-    a number of its own.
+    Equivalent to MONAI's `RandAffined` on the signal (trilinear) and on the brain mask (nearest
+    voxel), with 0 outside the volume. Angle, shift and factor are drawn for each axis.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     rotation_degrees : (float, float), default (-3.0, 3.0)
-        Angle about each axis. Limits: within ±45.
+        Range of the angle about each axis, in degrees. Limits: within ±45.
     translation_voxels : (float, float), default (-1.0, 1.0)
-        Shift along each axis. Limits: within ±16.
+        Range of the shift along each axis, in voxels. Limits: within ±16.
     scale : (float, float), default (1.0, 1.0)
-        Factor on lengths, drawn by its reciprocal for each axis. The size of the brain
-        tells age and sex. Limits: 0.5 to 2.
+        Range of the factor on lengths along each axis; the factor's reciprocal is drawn uniformly.
+        No scaling by default, because brain size carries information on age and sex. Limits: 0.5 to
+        2.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -161,11 +163,11 @@ class RandBrainAffined(_RandPlaced, RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
-        """Return no ranges: each holds for three numbers."""
+        """Return no ranges, because `further` draws three numbers from each range, one an axis."""
         return {}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count angles, shifts and factors of the three axes."""
+        """Count the random numbers: three angles, three shifts and three factors."""
         return 9
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
@@ -185,7 +187,7 @@ class RandBrainAffined(_RandPlaced, RandSignald):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
     ) -> tuple[Tensor, Tensor]:
-        """Return signals moved by trilinear interpolation, and brains by the nearest voxel."""
+        """Return signals moved by trilinear interpolation, and masks by the nearest voxel."""
         places = _places(self.origins(s_BCDHW.shape[2:], **numbers), s_BCDHW)
         corners = Corners.around(places, s_BCDHW)
         return corners.interpolate(s_BCDHW), corners.nearest(brain_BCDHW)
@@ -198,7 +200,7 @@ class RandBrainAffined(_RandPlaced, RandSignald):
         translation_voxels: Array,
         shrinking: Array,
     ) -> Array:
-        """Return matrices that scale, then shift, then rotate the grid about its centre."""
+        """Return matrices that scale, shift and then rotate voxel indices about the centre."""
         matrices = np.tile(np.eye(4), (len(shrinking), 1, 1))
         rotation = _rotations(np.deg2rad(rotation_degrees))
         matrices[:, :3, :3] = rotation * shrinking[:, None, :]
@@ -209,7 +211,7 @@ class RandBrainAffined(_RandPlaced, RandSignald):
 
 
 def _rotations(radians: Array) -> Array:
-    """Return matrices (b, 3, 3) of rotations about the third, the second, then the first axis."""
+    """Return rotation matrices (b, 3, 3) about the third, then the second, then the first axis."""
     rotation = np.tile(np.eye(3), (len(radians), 1, 1))
     for axis, (first, second) in enumerate(((1, 2), (2, 0), (0, 1))):
         turn = np.tile(np.eye(3), (len(radians), 1, 1))
@@ -224,16 +226,16 @@ def _rotations(radians: Array) -> Array:
 
 
 class RandResizedCropd(_RandPlaced):
-    """Resize a box of the volume to the whole volume's shape, by trilinear interpolation.
+    """Crop a randomly placed box, and enlarge the box to the volume's shape trilinearly.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Where volumes (channels, D, H, W) are in a dictionary.
+        Keys of the volumes (channels, D, H, W) in a dictionary.
     prob : float, default 0.5
-        How often a volume is changed, 0 to 1.
+        Probability that a volume is changed, from 0 to 1.
     fraction : (float, float), default (0.75, 0.75)
-        Side of the box over the volume's. Limits: above 0, at most 1.
+        Range of the box's side, as a share of the volume's side. Limits: above 0, at most 1.
     allow_missing_keys : bool, default False
         Whether a dictionary may lack some of the keys.
 
@@ -260,15 +262,15 @@ class RandResizedCropd(_RandPlaced):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the numbers that place the box."""
+        """Count the random numbers that place the box, one for each axis."""
         return 3
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return where the box is, from 0 to 1 along each axis."""
+        """Return the position of the box along each axis, from 0 to 1."""
         return {"place": uniforms}
 
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the boxes in the volumes' shape."""
+        """Return the boxes enlarged to the volumes' shape by trilinear interpolation."""
         positions = _positions_in_boxes(x_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
             near = np.floor(position)
@@ -279,14 +281,14 @@ class RandResizedCropd(_RandPlaced):
         return x_BCDHW
 
     def change_mask(self, brain_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the boxes of the masks, by the nearest voxel."""
+        """Return the boxes of the masks enlarged to the masks' shape, by the nearest voxel."""
         positions = _positions_in_boxes(brain_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
             brain_BCDHW = _gathered(brain_BCDHW, axis, np.rint(position))
         return brain_BCDHW
 
     def origins(self, shape: Sequence[int], *, fraction: Array, place: Array) -> Array:
-        """Return matrices from voxels of enlarged boxes to voxels of the volumes."""
+        """Return matrices from voxel indices of enlarged boxes to indices of the volumes."""
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)
         matrices = np.tile(np.eye(4), (len(sizes), 1, 1))
         for axis, side in enumerate(shape):
@@ -299,9 +301,11 @@ class RandResizedCropd(_RandPlaced):
 def boxes_of(
     shape: Sequence[int], *, fraction: Array, place: Array
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return corners and sizes (b, 3) of boxes with sides of `fraction` of `shape`, rounded up.
+    """Return corners and sizes (b, 3) of boxes, whose sides are shares of a volume's sides.
 
-    `place` (b, 3) goes from 0 to 1 along each axis.
+    Sizes are `fraction` (b,) of `shape`, rounded up to voxels.
+
+    `place` (b, 3) is the position of each box along each axis, from 0 to 1.
     """
     sides = np.array(shape)
     # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
@@ -310,7 +314,10 @@ def boxes_of(
 
 
 def _positions_in_boxes(shape: Sequence[int], *, fraction: Array, place: Array) -> list[Array]:
-    """Return the origins (b, side) of enlarged boxes' voxels along each axis, within centres."""
+    """Return, for each axis, the coordinates (b, side) in the volume of an enlarged box's voxels.
+
+    Coordinates are limited to the centres of the box's outermost voxels.
+    """
     corners, sizes = boxes_of(shape, fraction=fraction, place=place)
     positions = []
     for axis, side in enumerate(shape):
@@ -321,7 +328,7 @@ def _positions_in_boxes(shape: Sequence[int], *, fraction: Array, place: Array) 
 
 
 def _gathered(x_BCDHW: Tensor, axis: int, voxels: Array) -> Tensor:
-    """Return the voxels of each volume along an axis, by their numbers (b, side)."""
+    """Return the voxels of each volume at given indices (b, side) along an axis."""
     lengths = list(x_BCDHW.shape)
     lengths[axis] = voxels.shape[1]
     index = torch.from_numpy(voxels.astype(np.int64)).to(x_BCDHW.device)
@@ -331,14 +338,14 @@ def _gathered(x_BCDHW: Tensor, axis: int, voxels: Array) -> Tensor:
 
 
 def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:
-    """Return numbers (b, side) along an axis of (b, D, H, W), on the device of the volumes."""
+    """Return numbers (b, side) as a tensor that broadcasts along one axis of (b, D, H, W)."""
     lengths = [len(places), 1, 1, 1]
     lengths[1 + axis] = places.shape[1]
     return torch.from_numpy(places.astype(np.float32)).to(x_BCDHW.device).view(lengths)
 
 
 def _places(origins: Array, x_BCDHW: Tensor) -> Places:
-    """Return where the voxels of moved volumes come from, by matrices (b, 4, 4)."""
+    """Return the coordinates from which moved voxels take values, by matrices (b, 4, 4)."""
     shape = x_BCDHW.shape[2:]
     places = []
     for row in range(3):
@@ -351,21 +358,22 @@ def _places(origins: Array, x_BCDHW: Tensor) -> Places:
 
 @dataclass(frozen=True)
 class Corners:
-    """Hold the eight voxels around each place, in memory of volumes that are padded by zeros.
+    """The eight voxels around each coordinate, for interpolation of several volumes.
 
-    Gathering takes a third of the time of `torch.nn.functional.grid_sample`.
+    Indices refer to volumes padded by zeros and flattened. Gathering voxels so takes a third of the
+    time of `torch.nn.functional.grid_sample`.
     """
 
     index: Tensor
-    """Where the first of the eight is, (b, channels, D, H, W)."""
+    """Index of the first of the eight voxels in the flattened volumes, (b, channels, D, H, W)."""
     weights: tuple[Tensor, Tensor, Tensor]
-    """Weights of the further voxel along each axis, which broadcast to (b, 1, D, H, W)."""
+    """Weight of the farther voxel along each axis, which broadcasts to (b, 1, D, H, W)."""
     steps: tuple[int, int, int]
-    """From a voxel to the next along each axis."""
+    """Difference in index from a voxel to the next one along each axis."""
 
     @classmethod
     def around(cls, places: Places, x_BCDHW: Tensor) -> Self:
-        """Return the voxels around places in some volumes; beyond the border is 0."""
+        """Find the voxels around coordinates in volumes, which are taken as 0 beyond the border."""
         n_samples, n_channels, *shape = x_BCDHW.shape
         lengths = [side + 3 for side in shape]
         steps = (lengths[1] * lengths[2], lengths[2], 1)
@@ -381,7 +389,7 @@ class Corners:
         return cls(index, (weights[0], weights[1], weights[2]), steps)
 
     def interpolate(self, x_BCDHW: Tensor) -> Tensor:
-        """Return volumes at the places, by trilinear interpolation."""
+        """Return the volumes' values at the coordinates, by trilinear interpolation."""
         voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
         flat = self.index.flatten()
         slab, row, column = self.steps
@@ -396,7 +404,7 @@ class Corners:
         return of_slabs[0].lerp_(of_slabs[1], self.weights[0])
 
     def nearest(self, x_BCDHW: Tensor) -> Tensor:
-        """Return the voxels of volumes that are nearest to the places."""
+        """Return the volumes' values at the voxels nearest to the coordinates."""
         voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
         step = torch.zeros((), device=x_BCDHW.device)
         for weight, length in zip(self.weights, self.steps, strict=True):

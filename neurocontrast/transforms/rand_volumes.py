@@ -1,4 +1,4 @@
-"""Bases of the random operations on volumes, whose numbers are drawn for a whole batch."""
+"""Base classes of random operations on volumes, which draw random numbers for a whole batch."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,19 +24,21 @@ from neurocontrast.transforms.volumes import (
 )
 
 ChangeOfBrains = Callable[..., tuple[Tensor, Tensor]]
-"""Change signals and brains (b, ...) by numbers of each."""
+"""Function that changes signals and brain masks (b, ...), given random numbers for each sample."""
 
 
 class RandVolumed(RandomizableTransform, VolumeTransformd):
-    """Apply a random operation to volumes; a subclass has a constructor, `operation` and `change`.
+    """Base class of random operations on volumes; a subclass defines `operation` and `change`.
 
-    All volumes of a dictionary are changed alike and become float32; none is changed in place. A
-    volume in any batch, or alone, becomes the same, bit for bit, by the same seed.
+    All volumes of a dictionary are changed with the same random numbers, and become new float32
+    tensors. With the same seed, a volume changes in the same way, bit for bit, in any batch or
+    alone.
     """
 
     settings: Operation
     operation: ClassVar[str]
-    """Names the operation's random numbers: those of another operation leave them as they are."""
+    """Name from which the operation's random numbers are derived, so that adding another operation
+    to the chain does not change these numbers."""
 
     def __init__(
         self,
@@ -51,19 +53,19 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         self.seed = 0
 
     def limits(self) -> Mapping[str, Pair]:
-        """Return ranges to draw a uniform number from, by the name of an argument of `change`."""
+        """Return the ranges of uniformly drawn numbers, by name of the argument of `change`."""
         return {name: limits for name, limits in self.settings if isinstance(limits, tuple)}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the uniform numbers in [0, 1) that `further` takes."""
+        """Count the random numbers in [0, 1) that `further` needs for a sample."""
         return 0
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return further arguments of `change`, from uniform numbers (b, `n_further`)."""
+        """Return arguments of `change` beyond the ranges, from uniform numbers (b, `n_further`)."""
         return {}
 
     def change(self, x_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:
-        """Return changed volumes, by numbers of each (b, ...); `x_BCDHW` may be overwritten."""
+        """Return changed volumes, given random numbers for each; may overwrite `x_BCDHW`."""
         raise NotImplementedError
 
     def change_mask(
@@ -73,15 +75,18 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         *_: Any,
         **numbers: Any,  # noqa: ARG002
     ) -> Tensor:
-        """Return masks between `ToSignald` and `FromSignald`; by default they stay as they are."""
+        """Return the changed brain masks, used between `ToSignald` and `FromSignald`.
+
+        By default masks stay as they are.
+        """
         return brain_BCDHW
 
     def n_numbers(self, n_channels: int) -> int:
-        """Count the numbers of a volume: whether to change, of the ranges, and further ones."""
+        """Count a volume's random numbers: to change or not, one for each range, further ones."""
         return 1 + len(self.limits()) + self.n_further(n_channels)
 
     def drawn(self, uniforms: Array, n_channels: int) -> Drawn:
-        """Return how volumes are changed, by uniform numbers (b, `n_numbers`) in [0, 1)."""
+        """Turn uniform numbers (b, `n_numbers`) in [0, 1) into the operation's arguments."""
         limits = self.limits()
         numbers = self.further(uniforms[:, 1 + len(limits) :], n_channels)
         for number, (name, (low, high)) in enumerate(limits.items()):
@@ -89,14 +94,14 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return Drawn(uniforms[:, 0] < self.settings.probability, numbers)
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
-        """Change the volumes for which this was drawn."""
+        """Change the volumes of a batch that were drawn to be changed."""
         assert drawn is not None
         rows = np.flatnonzero(drawn.is_changed)
         if len(rows):
             self.change_rows(volumes, index_of(rows, volumes.x_BCDHW), drawn.of(rows).numbers)
 
     def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
-        """Change the volumes of an index."""
+        """Change the volumes at an index, and their brain masks if there are any."""
         changed = self.change(chosen(volumes.x_BCDHW, index), **numbers)
         volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, changed)
         if volumes.brain_BCDHW is not None:
@@ -108,21 +113,22 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         self.seed = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def drawn_for(self, n_channels: int) -> Drawn:
-        """Return the numbers that change a volume of a dictionary."""
+        """Draw the random numbers that change one volume, from the current seed."""
         (drawn,) = draw_all([self], [self.seed], n_channels=n_channels)
         return drawn
 
     def __call__(self, data: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the dictionary with changed volumes."""
+        """Return a copy of the dictionary with the volumes changed at random."""
         self.randomize()
         return VolumeTransformd.__call__(self, data)
 
 
 class RandSignald(RandVolumed):
-    """Apply a random operation to brains' signals; see `RandVolumed`.
+    """Base class of random operations on the brain's signal, a volume rescaled by `ToSignald`.
 
-    `change` is given the signals; where the operation `moves_brain`, `change_brain` is given the
-    brains' masks too. Outside of `ToSignald` and `FromSignald` the transform does what these do.
+    A subclass defines `change`, which receives signals. If `moves_brain` is True, the subclass
+    defines `change_brain`, which receives brain masks too. Without `ToSignald` and `FromSignald`
+    around, the transform converts volumes to signals and back by itself.
     """
 
     moves_brain: ClassVar[bool] = False
@@ -130,11 +136,14 @@ class RandSignald(RandVolumed):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, /, *_: Any, **numbers: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brains, which may be overwritten; by default brains stay."""
+        """Return changed signals and brain masks; by default masks stay as they are.
+
+        Both arguments may be overwritten.
+        """
         return self.change(s_BCDHW, **numbers), brain_BCDHW
 
     def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
-        """Change the signals of an index, or the volumes by way of their signals."""
+        """Change the signals at an index, or volumes after converting them to signals."""
         if volumes.scale is None:
             signals = to_signal(chosen(volumes.x_BCDHW, index))
             assert signals.brain_BCDHW is not None
@@ -161,13 +170,16 @@ def change_chosen(
     index: Tensor | None,
     numbers: Numbers,
 ) -> tuple[Tensor, Tensor]:
-    """Return all signals and brains after the ones at an index were changed."""
+    """Change the signals and brain masks at an index, and return all signals and masks."""
     changed, brains = change(chosen(s_BCDHW, index), chosen(brain_BCDHW, index), **numbers)
     return replaced(s_BCDHW, index, changed), replaced(brain_BCDHW, index, brains)
 
 
 def draw_all(operations: Sequence[RandVolumed], seeds: Seeds, *, n_channels: int) -> list[Drawn]:
-    """Draw the numbers of each operation for each seed; a second of a kind has other numbers."""
+    """Draw the arguments of each operation for each seed.
+
+    Two operations of one kind, such as two noises, draw different numbers.
+    """
     if not operations:
         return []
     n_of_kind = Counter[str]()

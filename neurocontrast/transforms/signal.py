@@ -1,11 +1,14 @@
-"""Where the brain is in preprocessed volumes, and their intensities as signals, by batches.
+"""Convert preprocessed volumes to signals, whose scale is independent of the normalisation.
 
-However a volume was normalised, its background is one constant, which at least half of the eight
-corners have. Voxels that differ from the background are the brain; in a scan with its skull, the
-head and the air around the head.
+A signal is 0 outside the brain, just above 0 at the brain's darkest voxel, and 1 at the brain's
+99th percentile.
 
-A sample's result is the same, bit for bit, in any batch and by any number of threads: means are
-sums of whole numbers, which are exact in any order, and percentiles are values that occur.
+After any normalisation, a volume's background is one constant, the value of at least half of the
+eight corners. Voxels of another value are the brain; in a scan with skull, they are the head and
+the air around the head.
+
+A sample's result is the same, bit for bit, in any batch and with any number of threads: means are
+sums of whole numbers, which are exact in any order, and percentiles are not interpolated.
 """
 
 from typing import NamedTuple
@@ -19,20 +22,21 @@ from neurocontrast.transforms.volumes import Drawn, Scale, Volumes, VolumeTransf
 _BRIGHT = 0.99
 _N_SORTED = 4096
 _STANDARDISED = 1e-2
-"""How near mean and deviation of a z-scored volume are to 0 and 1 in half precision."""
+"""Largest deviation of a volume's mean from 0, and of its standard deviation from 1, at which the
+volume counts as z-scored."""
 _VOXELS = (2, 3, 4)
 _FIXED_POINT = 2.0**20
 
 
 class _Moments(NamedTuple):
-    """Share of the voxels, mean and variance, in double precision, each (b, channels, 1, 1, 1)."""
+    """Share of brain voxels, mean and variance of intensities, float64 (b, channels, 1, 1, 1)."""
 
     share: Tensor
     mean: Tensor
     variance: Tensor
 
     def in_box(self, background: Tensor) -> "_Moments":
-        """Return the moments of the whole box, whose other voxels are background."""
+        """Return the moments over the whole volume, in which all other voxels are background."""
         share = self.share
         mean = share * self.mean + (1.0 - share) * background
         variance = share * (self.variance + (self.mean - mean).square())
@@ -40,17 +44,17 @@ class _Moments(NamedTuple):
         return _Moments(torch.ones_like(share), mean, variance)
 
     def is_standard(self) -> Tensor:
-        """Tell whether all channels of a volume are z-scored, as (b, 1, 1, 1, 1)."""
+        """Tell whether all channels of a volume are z-scored, as booleans (b, 1, 1, 1, 1)."""
         deviation = self.variance.sqrt()
         is_near = (self.mean.abs() < _STANDARDISED) & ((deviation - 1.0).abs() < _STANDARDISED)
         return is_near.all(1, keepdim=True)
 
 
 def to_signal(x_BCDHW: Tensor) -> Volumes:
-    """Return the signals of volumes, from just above 0 to the 99th percentile at 1.
+    """Convert volumes to signals: 0 outside the brain, 1 at the brain's 99th percentile.
 
-    Outside the brain the signal is 0. In a volume without voxels brighter than the background, no
-    voxel is brain.
+    The darkest brain voxel is just above 0. A volume without voxels brighter than the background
+    has no brain.
     """
     background = corner_median(x_BCDHW)
     differs = x_BCDHW.clone().ne_(background)
@@ -71,10 +75,10 @@ def to_signal(x_BCDHW: Tensor) -> Volumes:
 
 
 def from_signal(signals: Volumes) -> Tensor:
-    """Return the volumes, each normalised as a scan with this signal would be.
+    """Convert signals back to volumes, normalised as the volumes were before `to_signal`.
 
-    A volume that was z-scored is z-scored again. In any other the brain's 99th percentile is put
-    back to where it was, and nothing becomes brighter than the volume's brightest voxel was.
+    A volume that was z-scored is z-scored again. In any other volume the brain's 99th percentile
+    returns to its value before, and no voxel becomes brighter than the brightest voxel was.
     """
     brain = signals.brain_BCDHW
     scale = signals.scale
@@ -99,16 +103,18 @@ def from_signal(signals: Volumes) -> Tensor:
 
 
 class ToSignald(VolumeTransformd):
-    """Replace volumes by their signal, for transforms of a scanner's intensities or of position.
+    """Convert volumes to signals, for random transforms of intensity or position inside the brain.
 
-    The transforms of this package that need the signal find it by themselves. Between `ToSignald`
-    and `FromSignald` they share one; transforms of MONAI can be among them, on ``image`` and, where
-    they move voxels, on its mask ``image_brain`` too (with ``mode="nearest"``).
+    A signal is 0 outside the brain and 1 at the brain's 99th percentile.
+
+    This package's transforms that need a signal convert volumes by themselves; between `ToSignald`
+    and `FromSignald` several transforms share one conversion. MONAI's transforms may follow too, on
+    ``image`` and, if they move voxels, on the brain mask ``image_brain`` (with ``mode="nearest"``).
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
-        The volumes (channels, D, H, W).
+        Keys of the volumes (channels, D, H, W) in a dictionary.
 
     Examples
     --------
@@ -124,7 +130,7 @@ class ToSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Put the signals in the volumes' places, and add masks and scale."""
+        """Replace a batch of volumes by signals, and add brain masks and scales."""
         if volumes.scale is not None:
             raise DataError(
                 "ToSignald: the volumes are signals already; put FromSignald before it."
@@ -136,7 +142,7 @@ class ToSignald(VolumeTransformd):
 
 
 class FromSignald(VolumeTransformd):
-    """Return from signals of `ToSignald` to volumes, normalised as scans of such signals would be.
+    """Convert signals of `ToSignald` back to volumes, normalised as the volumes were before.
 
     Examples
     --------
@@ -149,7 +155,7 @@ class FromSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Put the volumes in the signals' places, and remove masks and scale."""
+        """Replace a batch of signals by volumes, and remove brain masks and scales."""
         if volumes.scale is None:
             raise DataError(
                 f"FromSignald needs the signal that ToSignald made of '{self.keys[0]}', and there "
@@ -161,7 +167,7 @@ class FromSignald(VolumeTransformd):
 
 
 def corner_median(x_BCDHW: Tensor) -> Tensor:
-    """Return the median of each volume's corners, its background, as (b, channels, 1, 1, 1)."""
+    """Return the median of each volume's eight corners, the background, (b, channels, 1, 1, 1)."""
     steps = [max(1, side - 1) for side in x_BCDHW.shape[2:]]
     corners = x_BCDHW[:, :, :: steps[0], :: steps[1], :: steps[2]].flatten(2)
     # Of two in the middle the lower: a value that occurs.
@@ -169,7 +175,10 @@ def corner_median(x_BCDHW: Tensor) -> Tensor:
 
 
 def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
-    """Return each brain's 99th percentile, by some thousand voxels evenly taken; or −inf."""
+    """Return each brain's 99th percentile, estimated on some thousand voxels.
+
+    The result is −inf without brain voxels.
+    """
     # Odd: not every other one of a row of even length.
     step = max(1, x_BCDHW[0, 0].numel() // _N_SORTED) | 1
     is_brain = brain_BCDHW.flatten(2)[..., ::step] != 0.0
@@ -182,7 +191,7 @@ def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
 
 
 def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
-    """Return the moments of signals in their brains; signals are 0 outside."""
+    """Return share, mean and variance of signals in the brain."""
     n_voxels = signal_BCDHW[0, 0].numel()
     n_brain = brain_BCDHW.sum(4, keepdim=True).double().sum(_VOXELS, keepdim=True)
     divisor = (n_brain * _FIXED_POINT).clamp_(min=1.0)
@@ -193,11 +202,11 @@ def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
 
 
 def _in_units(moments: _Moments, floor: Tensor, span: Tensor) -> _Moments:
-    """Return the moments of volumes from the moments of their signals."""
+    """Convert moments of signals to moments of the volumes' intensities."""
     mean = floor + span * moments.mean
     return _Moments(moments.share, mean, span.double().square() * moments.variance)
 
 
 def _exact_sum(whole_BCDHW: Tensor) -> Tensor:
-    """Return sums of whole numbers over voxels, the same in any order: doubles hold them."""
+    """Sum whole numbers over voxels in float64, which is exact in any order of summation."""
     return whole_BCDHW.double().sum(_VOXELS, keepdim=True)

@@ -1,4 +1,4 @@
-"""The place of an image beside the MNI152 template, to tell heads and unregistered brains."""
+"""Compare an image with the brain of the MNI152 template, to find heads and unregistered brains."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,38 +11,43 @@ from neurocontrast.transforms.preprocessing import mni_grid
 
 _GRID_MM = 4.0
 _FAINT = 0.05
-"""Voxels nearer to the background than this share of the bright ones are noise."""
+"""Largest difference from the background that counts as noise, as a share of the bright voxels'
+difference."""
 _BRIGHT_PERCENTILE = 99.5
 BRAIN_LITRES_MIN = 0.7
 BRAIN_LITRES_MAX = 3.0
-"""A brain in MNI space has up to 2.7 litres."""
+"""Largest volume of a skull-stripped brain, in litres; a brain in MNI space has up to 2.7."""
 OVERLAP_MIN = 0.8
-"""Least Dice coefficient with the template's brain, the limit of `neurocontrast qc` too."""
+"""Smallest Dice coefficient with the template's brain of a registered scan, as in `neurocontrast
+qc`."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of an image is no background, and how well that overlaps the template's brain."""
+    """Volume of an image's foreground in litres, and its Dice overlap with the template's brain."""
 
     litres: float
     overlap: float
 
     @property
     def is_head(self) -> bool:
-        """Whether there is more than any brain has."""
+        """Whether the foreground is larger than any brain, as in a scan with skull."""
         return self.litres > BRAIN_LITRES_MAX
 
     @property
     def is_unregistered(self) -> bool:
-        """Whether there is a brain's volume, and most of a brain's place is missed."""
+        """Whether the foreground has a brain's size but overlaps the template too little."""
         is_brain = BRAIN_LITRES_MIN <= self.litres <= BRAIN_LITRES_MAX
         return is_brain and self.overlap < OVERLAP_MIN
 
 
 def extent_of(voxels: npt.NDArray[np.floating], affine: npt.NDArray[np.floating]) -> Extent:
-    """Measure the extent of one volume (D, H, W) whose affine leads to millimetres."""
+    """Measure the foreground of a volume (D, H, W) and its overlap with the template's brain.
+
+    The affine must lead to millimetres of MNI152 space.
+    """
     foreground = _foreground_of(voxels)
     litres = np.count_nonzero(foreground) * abs(np.linalg.det(affine[:3, :3])) / 1e6
     content = _on_grid(foreground, affine)
@@ -53,7 +58,7 @@ def extent_of(voxels: npt.NDArray[np.floating], affine: npt.NDArray[np.floating]
 
 
 def _foreground_of(voxels: npt.NDArray[np.floating]) -> Mask:
-    """Return the voxels that clearly differ from the corners of the image."""
+    """Return the mask of voxels that clearly differ from the image's corners."""
     distance = np.abs(voxels - corner_median(voxels))
     foreground: Mask = distance > 0
     if foreground.any():
@@ -64,7 +69,7 @@ def _foreground_of(voxels: npt.NDArray[np.floating]) -> Mask:
 
 @cache
 def _template_brain() -> Mask:
-    """Return the template's brain on a grid of 4 mm."""
+    """Return the brain mask of the MNI152 template on a grid of 4 mm."""
     from nilearn.datasets import load_mni152_brain_mask
 
     image = load_mni152_brain_mask(resolution=2)
@@ -72,7 +77,7 @@ def _template_brain() -> Mask:
 
 
 def _on_grid(mask: Mask, affine: npt.NDArray[np.floating]) -> Mask:
-    """Return a mask at the nearest voxels of a grid of 4 mm, False beyond its field of view."""
+    """Resample a mask to the MNI152 grid of 4 mm by the nearest voxel, False outside the mask."""
     grid, shape = mni_grid(_GRID_MM)
     to_voxels = np.linalg.inv(affine) @ grid
     indices = np.indices(shape).reshape(3, -1)

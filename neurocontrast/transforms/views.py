@@ -1,4 +1,4 @@
-"""Two random views of each sample of a batch, keyed by sample and epoch, by any transform."""
+"""Make two random views of each sample by any transform, reproducibly by sample and epoch."""
 
 import copy
 import math
@@ -18,18 +18,18 @@ from neurocontrast.transforms.batches import MakeViews, batched
 
 _KEY = "image"
 _N_TRIED = 6
-"""Number of views by which a transform is tried."""
+"""Number of views made to test that a transform is reproducible from a seed."""
 _EQUAL = 1e-3
-"""Relative difference between two computations of one view on a GPU."""
+"""Largest relative difference between two views of one seed that counts as rounding on a GPU."""
 
 Sample = dict[str, Any]
-"""Dictionary that a transform takes."""
+"""Dictionary of an image, as MONAI's dictionary transforms take."""
 
 
 class RandBatchTransform(Randomizable, MapTransform):
-    """Base of transforms that make the views of a whole batch at once, by a method `batch`.
+    """Base class of transforms that make random views of a whole batch at once, by `batch`.
 
-    One item is a batch of one.
+    Called with the dictionary of one sample, the transform makes a batch of one.
     """
 
     def __init__(self, keys: str | Sequence[str], *, allow_missing_keys: bool = False) -> None:
@@ -41,7 +41,7 @@ class RandBatchTransform(Randomizable, MapTransform):
         self.drawn = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with float32 views in place of the images."""
+        """Return the dictionary with images replaced by random float32 views."""
         d = dict(data)
         self.randomize()
         for key in self.key_iterator(d):
@@ -49,7 +49,7 @@ class RandBatchTransform(Randomizable, MapTransform):
         return d
 
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image as a new float32 tensor, by the image and its seed alone."""
+        """Return a random float32 view of each image, from the image and its seed alone."""
         raise NotImplementedError
 
 
@@ -57,21 +57,21 @@ class TwoViews:
     """Make two float32 views of each sample of a batch, by any random transform.
 
     A view depends on the image, `seed`, the epoch, the sample's name and the view's number (0 or
-    1): not on the rest of the batch, its order, the process, or earlier draws. So a resumed run
-    sees the views of an uninterrupted run, and several processes see the views of one process.
-    Views are made on the batch's device. Before each view the transform is seeded by its
-    ``set_random_state``; samples of one name share their random numbers.
+    1), but not on the rest of the batch, the order of samples, the process, or earlier draws. So a
+    resumed run sees the views of an uninterrupted run, and several processes see the views of one
+    process. Views are made on the batch's device. Before each view the transform is seeded by
+    ``set_random_state``; samples of the same name get the same random numbers.
 
     Parameters
     ----------
     transform : callable
-        Function that takes a dictionary ``{"image": Tensor}`` and returns one, mostly a
+        Function from a dictionary ``{"image": Tensor}`` to a dictionary of the same form, mostly a
         ``monai.transforms.Compose``. An image is a plain float32 tensor (channels, then two or
-        three spatial axes), uint8 images divided by 255. A `RandBatchTransform` takes whole
-        batches, and so do this package's operations on volumes, alone or in a `Compose` of no
-        others (`brain_views`). A copy is used: the transform keeps its random state.
+        three spatial axes), uint8 images divided by 255. A `RandBatchTransform` receives whole
+        batches, and so do this package's operations on volumes, alone or in a `Compose` of nothing
+        else, such as `brain_views`. The transform is copied, so that its random state is unchanged.
     seed : int
-        Seed of the run.
+        Seed of the run, from which the seed of each view is derived.
 
     Examples
     --------
@@ -108,7 +108,10 @@ class TwoViews:
     def __call__(
         self, images: Tensor, names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return two views of `images` (b, channels, ...) of samples with `names`; see `view`."""
+        """Return two random views of each image (b, channels, ...); see `view`.
+
+        `names` identify the samples.
+        """
         views = self.unchecked(images, names, epoch=epoch)
         self.check(images, names, views)
         return views
@@ -116,16 +119,19 @@ class TwoViews:
     def unchecked(
         self, images: Tensor, names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return two views before `check`, so that a step of training waits once for its device."""
+        """Return two random views of each image, without checking that values are finite.
+
+        A training step checks views later, so that the GPU is waited for only once.
+        """
         first = self.unchecked_view(images, names, epoch=epoch, view=0)
         second = self.unchecked_view(images, names, epoch=epoch, view=1)
         return first, second
 
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
-        """Return view number `view` of each image, as a new float32 tensor.
+        """Return view number `view` (0 or 1) of each image, as a new float32 tensor.
 
         A ConfigError names a transform that fails, that returns another shape or values that are
-        not finite, or that draws from elsewhere than its own random state.
+        not finite, or that draws from another random state than its own.
         """
         views = self.unchecked_view(images, names, epoch=epoch, view=view)
         self.check(images, names, (views,))
@@ -135,7 +141,7 @@ class TwoViews:
     def unchecked_view(
         self, images: Tensor, names: Sequence[str], *, epoch: int, view: int
     ) -> Tensor:
-        """Return view number `view` of each image before `check`, as a new float32 tensor."""
+        """Return view number `view` of each image, without checking that values are finite."""
         are_measures = images.ndim == 3 and images.shape[2] == 1
         if (images.ndim not in (4, 5) and not are_measures) or len(names) != len(images):
             raise DataError(
@@ -151,7 +157,7 @@ class TwoViews:
             return self._views_of(images, names, seeds)
 
     def _views_of(self, images: Tensor, names: Sequence[str], seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image by its seed, of a whole batch or one by one."""
+        """Return a view of each image by its seed, for a whole batch or image by image."""
         if self._batch is not None:
             return self._batch(images, seeds)
         views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
@@ -162,9 +168,10 @@ class TwoViews:
         return views
 
     def check(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
-        """Refuse views that are not finite, by name; one number is read from the device.
+        """Refuse views with values that are not finite, and name the samples.
 
-        An image that is not finite itself is left to training, which knows more of the image.
+        Only one number is transferred from the device unless the check fails. An image that is not
+        finite itself is left to training, which reports more about the image.
         """
         # A sum is forty times as fast as a look at each value.
         total = torch.stack([view.sum() for view in views]).sum()
@@ -176,7 +183,7 @@ class TwoViews:
                 raise ConfigError(f"augment: the view of {name} has values that are not finite.")
 
     def _one(self, image: Tensor, name: str, seed: int) -> Tensor:
-        """Return the view of an image, as a plain tensor."""
+        """Return the view of one image, as a plain tensor."""
         if hasattr(self.transform, "set_random_state"):
             self.transform.set_random_state(seed=seed % MAX_SEED)
         plain = image.to(torch.float32, copy=True)
@@ -196,7 +203,7 @@ class TwoViews:
         return self._checked(data, image, name)
 
     def _checked(self, data: Any, image: Tensor, name: str) -> Tensor:
-        """Return the view in a transform's result; refuse a result without one."""
+        """Return the view from a transform's result; refuse a missing view or another shape."""
         view = None
         if isinstance(data, Mapping):
             view = data.get(_KEY)
@@ -213,7 +220,7 @@ class TwoViews:
         return view
 
     def _try(self, image: Tensor, name: str) -> None:
-        """Refuse a transform whose views do not follow from its seed; once, on the first sample."""
+        """Refuse a transform whose views are not reproducible from a seed, on the first sample."""
         for number in range(_N_TRIED):
             seeds = [derive_seed("trial of views", self.seed, number)]
             first = self._views_of(image, [name], seeds)
@@ -231,5 +238,5 @@ class TwoViews:
 
 
 def _name(transform: Any) -> str:
-    """Return the name of a function, or of the class of a transform."""
+    """Return the name of a function, or of a transform's class, for messages."""
     return getattr(transform, "__name__", None) or type(transform).__name__

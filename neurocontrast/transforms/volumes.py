@@ -1,4 +1,4 @@
-"""Batches of volumes in a chain of operations, and transforms of one volume or a batch."""
+"""Base class and data of operations that change a whole batch of volumes, or one volume."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -15,69 +15,72 @@ from neurocontrast.transforms.images import EachImage
 
 Array = npt.NDArray[np.float64]
 Numbers = dict[str, npt.NDArray[Any]]
-"""Arguments of an operation's `change` by name; the first axis is that of the samples."""
+"""Random numbers of an operation by argument name; the first axis of each array is the sample."""
 Seeds = Sequence[int] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Lead from signals back to volumes.
+    """Numbers that convert signals back to the volumes from which `to_signal` made them.
 
-    Each tensor is (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) where channels go together.
+    Each tensor has the shape (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) if channels share a number.
     """
 
     background: Tensor
     floor: Tensor
-    """The volume's value where the signal is 0."""
+    """Intensity of the volume at signal 0."""
     span: Tensor
-    """Difference in value between signal 1 and signal 0."""
+    """Difference of the volume's intensities at signal 1 and at signal 0."""
     brightest: Tensor
-    """The largest signal."""
+    """Largest signal of the volume."""
     is_standard_box: Tensor
-    """Whether the voxels of the box had mean 0 and deviation 1."""
+    """Whether the volume had mean 0 and standard deviation 1 over all voxels."""
     is_standard_brain: Tensor
-    """Whether the voxels of the brain alone had, and the background was 0."""
+    """Whether the volume had mean 0 and standard deviation 1 over the brain, and a background of
+    0."""
 
 
 @dataclass
 class Volumes:
-    """Hold float32 volumes (b, channels, D, H, W) or, with a scale, signals and brains' masks."""
+    """Batch of float32 volumes (b, channels, D, H, W), or of signals with masks and scales."""
 
     x_BCDHW: Tensor
     brain_BCDHW: Tensor | None = None
-    """1 in the brain, 0 outside, in float32: a product is faster than a choice by a bool."""
+    """Brain mask: 1 in the brain, 0 outside. The mask is float32, because multiplying is faster
+    than selecting by booleans."""
     scale: Scale | None = None
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Hold the random numbers of one operation for each sample of a batch."""
+    """Random numbers of one operation for each sample of a batch, and which samples are changed."""
 
     is_changed: npt.NDArray[np.bool_]
     numbers: Numbers
 
     def of(self, samples: slice | npt.NDArray[np.intp]) -> Self:
-        """Return the numbers of some of the samples."""
+        """Return the random numbers of a subset of the samples."""
         numbers = {name: values[samples] for name, values in self.numbers.items()}
         return type(self)(self.is_changed[samples], numbers)
 
 
 class VolumeTransformd(EachImage):
-    """Change each volume of a dictionary as a batch of one; a subclass has `apply`.
+    """Base class of dictionary transforms of volumes; a subclass defines `apply` for a batch.
 
-    A `Compose` of such transforms alone makes the views of whole batches (`TwoViews`).
+    A single volume is changed as a batch of one. `TwoViews` makes views of whole batches with a
+    `Compose` of such transforms alone.
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
-        """Change a batch, whose tensors may be overwritten."""
+        """Change a batch of volumes in place; tensors may be overwritten."""
         raise NotImplementedError
 
     def drawn_for(self, n_channels: int) -> Drawn | None:  # noqa: ARG002
-        """Return the numbers that change a volume of a dictionary."""
+        """Return the random numbers for one volume; None for a deterministic transform."""
         return None
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Put the changed volume, or its signal, in the place of the volume."""
+        """Replace a volume, or a signal and its brain mask, by the changed ones."""
         volume = plain_volume(item[key], key)
         drawn = self.drawn_for(len(volume))
         if drawn is not None and not drawn.is_changed.any():
@@ -94,7 +97,7 @@ class VolumeTransformd(EachImage):
 
 
 def brain_key(key: Hashable) -> str:
-    """Return the key of the brain's mask, next to a signal."""
+    """Return the dictionary key of the brain mask that belongs to a signal."""
     return f"{key}_brain"
 
 
@@ -103,7 +106,10 @@ def _scale_key(key: Hashable) -> str:
 
 
 def plain_volume(x: Any, key: Hashable) -> Tensor:
-    """Return a volume as a plain float32 tensor, perhaps itself: MetaTensors are slow."""
+    """Return a volume as a plain float32 tensor, because operations on MetaTensors are slow.
+
+    The result may share memory with the volume.
+    """
     tensor = torch.as_tensor(x)
     if isinstance(x, MetaTensor):
         tensor = x.as_tensor()
@@ -116,34 +122,37 @@ def plain_volume(x: Any, key: Hashable) -> Tensor:
 
 
 def like(changed: Tensor, x: Any) -> Tensor:
-    """Return `changed` with the metadata of `x`, where `x` is a MetaTensor."""
+    """Return `changed` as a MetaTensor with the metadata of `x` if `x` is one, else unchanged."""
     if not isinstance(x, MetaTensor):
         return changed
     return MetaTensor(changed).copy_meta_from(x)
 
 
 def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
-    """Return numbers (b, ...) as float32 on the device of `x`, with five axes."""
+    """Return numbers (b, ...) on the device of `x`, with five axes to multiply volumes by."""
     tensor = torch.from_numpy(values.astype(np.float32)).to(x.device)
     return tensor.reshape(tensor.shape + (1,) * (5 - tensor.ndim))
 
 
 def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
-    """Return rows as an index on the device of `x`; None for all, so that nothing is copied."""
+    """Return row numbers as an index tensor on the device of `x`, or None for all rows.
+
+    With None, samples need not be copied.
+    """
     if len(rows) == len(x):
         return None
     return torch.from_numpy(rows).to(x.device)
 
 
 def chosen(x: Tensor, index: Tensor | None) -> Tensor:
-    """Return a copy of the samples of an index, or all samples themselves for None."""
+    """Return a copy of the samples at an index, or all samples without copying for None."""
     if index is None:
         return x
     return x.index_select(0, index)
 
 
 def replaced(x: Tensor, index: Tensor | None, changed: Tensor) -> Tensor:
-    """Return all samples, after `changed` samples replaced the samples of an index."""
+    """Return all samples, with the samples at an index replaced by `changed`."""
     if index is None:
         return changed
     return x.index_copy_(0, index, changed)

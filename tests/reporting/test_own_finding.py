@@ -41,7 +41,7 @@ def count(inputs):
     counts = pd.Series(inputs.plan.target.labels()).value_counts()
     notice = Notice(
         "headcount",
-        f"{len(counts)} classes of {sorted(inputs.models)}",
+        f"{len(counts)} classes of {sorted(inputs.predictions)}",
         "Nothing follows from this.",
     )
     table = counts.rename_axis("kind").reset_index(name="n")

@@ -9,9 +9,14 @@ from tiny import N_SCANS, Images
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_encoder
 from neurocontrast.encoders.encoder import ProjectionHead
 from neurocontrast.exceptions import TrainingError
-from neurocontrast.training import FinetuneSettings, TrainingData
+from neurocontrast.training import FinetuneSettings, TrainingData, TrainingOutput
 from neurocontrast.training.supervised import fit_supervised
-from neurocontrast.training.supervised_state import Labels, SupervisedState, parameter_groups
+from neurocontrast.training.supervised_state import (
+    LabelledData,
+    Labels,
+    SupervisedState,
+    parameter_groups,
+)
 
 NUMBERS = np.arange(N_SCANS) / N_SCANS
 CLASSES = Labels((np.arange(N_SCANS) % 2).astype(int), 2)
@@ -35,9 +40,13 @@ def fitted(folder, labels, *, pretrained=True, validation=VALIDATION, test=TEST,
     encoder = build_encoder(EncoderSettings(name="lenet"), seed=1)
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     result = fit_supervised(
-        encoder, labels, data(validation), test, settings=settings(**choices), pretrained=pretrained, seed=0,
-        folder=folder,
-    )  # fmt: skip
+        encoder,
+        LabelledData(data(validation), labels, test),
+        settings=settings(**choices),
+        pretrained=pretrained,
+        seed=0,
+        output=TrainingOutput(folder, resume=True),
+    )
     changed = {
         name
         for name, tensor in encoder.state_dict().items()
@@ -136,7 +145,14 @@ def test_views_are_shown_in_training_alone(tmp_path):
         return images.float()
 
     encoder = build_encoder(EncoderSettings(name="lenet"), seed=1)
-    fit_supervised(encoder, CLASSES, data(), TEST, settings=settings(epochs=2), pretrained=True, seed=0,
-                   folder=tmp_path, view=view)  # fmt: skip
+    fit_supervised(
+        encoder,
+        LabelledData(data(), CLASSES, TEST),
+        settings=settings(epochs=2),
+        pretrained=True,
+        seed=0,
+        output=TrainingOutput(tmp_path),
+        view=view,
+    )
     assert {epoch for epoch, _ in seen} == {0, 1}
     assert sum(n for _, n in seen) == 2 * len(TRAIN)

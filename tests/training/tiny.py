@@ -16,7 +16,7 @@ from neurocontrast.encoders import EncoderSettings, build_model, save_encoder
 from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.progress import SILENT
 from neurocontrast.seeds import derive_generator
-from neurocontrast.training import TrainingData, TrainingSettings, fit
+from neurocontrast.training import PretextTask, TrainingData, TrainingOutput, TrainingSettings, fit
 from neurocontrast.training.position import Position
 from neurocontrast.training.steps import contrastive_step, open_batches
 
@@ -147,8 +147,9 @@ def run(folder, *, resume=False, objective=None, made_views=views, given=None, p
     trained = model(encoder=encoder)
     objective = objective or Contrast()
     given = given or data()
-    where = {"seed": 7, "folder": Path(folder), "resume": resume, "progress": progress}
-    result = fit(trained, objective, made_views, given, settings=settings(**changes), **where)
+    task = PretextTask(made_views, objective)
+    output = TrainingOutput(Path(folder), resume=resume, progress=progress)
+    result = fit(trained, task, given, settings=settings(**changes), seed=7, output=output)
     if save:  # of several processes the first
         described = EncoderDescription.model_validate(
             {"preprocessing": {}, "batchnorm": result.batchnorm}

@@ -193,7 +193,7 @@ def test_the_schema_knows_the_keys_of_every_kernel_of_data_and_of_views(schema):
     for factors in (keys["kernel"], keys["negatives"]["anyOf"][0]):
         kinds = _properties(schema, factors["items"])
         assert {each["type"]["const"] for each in kinds.values()} == set(KERNELS)
-        assert kinds["Gaussian"]["sigma"]["description"].startswith("Standard deviation in the")
+        assert kinds["Gaussian"]["sigma"]["description"].startswith("Bandwidth σ, a standard")
     data = _properties(schema, schema["properties"]["data"])
     assert [each["kind"]["const"] for each in data.values()] == ["volumes", "images", "measures"]
     assert "spacing_mm" in data["DataSettings"]

@@ -36,7 +36,7 @@ ENOUGH = 0.75
 """Smallest share of the scans in a training fold that keeps the usual distances of all scans. A
 smaller fold learns its own, which are larger."""
 RARE = 0.001
-"""Warn if chance alone gives so many scans outside with at most this probability."""
+"""Warn if chance alone gives as many scans outside with at most this probability."""
 _OTHER = "(other sites)"
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""

@@ -52,16 +52,16 @@ class Ratchet:
 
 
 RATCHETS = (
-    Ratchet("lines over 100 columns", 200, 0),
-    Ratchet("functions over 30 statements", 10, 0),
-    Ratchet("files over 250 statements", 3, 0),
-    Ratchet("functions over 8 branches", 5, 0),
-    Ratchet("functions over 7 parameters", 3, 0),
-    Ratchet("mappings of any value", 53, 60),
-    Ratchet("generic stored names", 414, 150),
-    Ratchet("double assignments", 3, 16),
-    Ratchet("conditional expressions", 415, 550),
-    Ratchet("comprehensions", 877, 880),
+    Ratchet("lines over 100 columns", 0, 0),
+    Ratchet("functions over 30 statements", 0, 0),
+    Ratchet("files over 250 statements", 0, 0),
+    Ratchet("functions over 8 branches", 0, 0),
+    Ratchet("functions over 7 parameters", 0, 0),
+    Ratchet("mappings of any value", 50, 60),
+    Ratchet("generic stored names", 17, 150),
+    Ratchet("double assignments", 0, 16),
+    Ratchet("conditional expressions", 350, 550),
+    Ratchet("comprehensions", 783, 880),
     Ratchet("fmt: skip", 0, 0),
     Ratchet("first lines of docstrings that need another", 0, 0),
 )

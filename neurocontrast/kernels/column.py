@@ -251,7 +251,7 @@ class ColumnKernel(Kernel):
                     )
 
     def _tried(self, rows: Tensor, features: Tensor) -> Tensor:
-        """Return a user's weights of the cohort, or refuse features that the formula cannot take."""
+        """Return a user's weights of the cohort; refuse features that the formula cannot take."""
         try:
             return self._exact(rows, features, features.dtype)
         except RuntimeError as error:

@@ -73,8 +73,8 @@ def brain_transforms(
     Parameters
     ----------
     preprocessing : Preprocessing, optional
-        Settings of the preprocessing, such as those stored with an encoder; by default ``**settings``
-        are used.
+        Settings of the preprocessing, such as those stored with an encoder; by default
+        ``**settings`` are used.
     key : str
         Key of the path, and then of the image.
     **settings

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.exceptions import one_of
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import KINDS, EvaluationFolder
 
@@ -68,6 +69,13 @@ class Finding:
     of: tuple[str, ...] = ()
     kinds: tuple[str, ...] = KINDS
     last: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.kinds).difference(KINDS))
+        if unknown:
+            raise ValueError(
+                f"finding '{self.name}': kinds are among {one_of(KINDS)}, found {one_of(unknown)}."
+            )
 
     def fits(self, files: EvaluationFolder) -> bool:
         """Tell whether the section suits an evaluation's kind of samples and kind of target."""

@@ -101,6 +101,8 @@ def test_a_finding_replaces_no_table_and_no_record_of_another(make_cohort):
         mine = replace(MINE, measure=lambda _, measurement=measurement: measurement)
         with pytest.raises(ValueError, match=r"'(folds|outlyingness)' is there already"):
             evaluate_study(plan, findings=(*FINDINGS, mine))
+    with pytest.raises(ValueError, match=r"among 'binary', .*, found 'two classes'"):
+        replace(MINE, kinds=("two classes",))
     with pytest.raises(KeyError, match=r"sections\.yaml has no section 'headcount'"):
         section("headcount", [])
 

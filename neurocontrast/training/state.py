@@ -165,7 +165,7 @@ class TrainerState:
         return self.processes.divided(batches, whole=whole)
 
     def seen(self, images: Any) -> Any:
-        """Return the image channels that the network reads; further channels only help views."""
+        """Return the image channels that the network reads, without channels for making views."""
         if not self.is_pair:
             return images[:, : self.model.encoder.n_channels]
         channels = []

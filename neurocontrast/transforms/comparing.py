@@ -99,7 +99,7 @@ def differences_of(before: Description, after: Description, path: str = "") -> I
 
 
 def texts_of(description: Description) -> Iterator[str]:
-    """Yield every text in a description, keys of mappings included."""
+    """Yield every text in a transform's description, keys of mappings included."""
     if isinstance(description, dict):
         for name, item in description.items():
             yield name
@@ -112,7 +112,7 @@ def texts_of(description: Description) -> Iterator[str]:
 
 
 def paths_within(description: Description) -> Iterator[Description]:
-    """Yield the digests of all file paths that were found inside texts of a description."""
+    """Yield the digests of all file paths inside the texts of a transform's description."""
     items: Iterable[Description] = ()
     if isinstance(description, dict):
         if PATH_WITHIN in description:

@@ -48,7 +48,6 @@ def evaluated(tables, tmp_path_factory):
         target="sex",
         out=tmp_path_factory.mktemp("evaluated") / "sex",
         n_folds=2,
-        n_inner_folds=2,
         allow_overlap=True,
         **FASTEST,
     )
@@ -164,7 +163,6 @@ def test_an_external_test_curve_and_new_sites_follow_the_weights(tables, tmp_pat
         out=tmp_path / "out",
         test=paths[1],
         n_folds=2,
-        n_inner_folds=2,
         train_sizes=(40,),
         n_draws=1,
         allow_overlap=True,

@@ -12,7 +12,7 @@ from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.commands.report import compare, report
 from neurocontrast.exceptions import ConfigError, DataError
 
-FAST = FASTEST | {"n_bootstraps": 50, "n_inner_folds": 2, "alpha": (1.0, 100.0)}
+FAST = FASTEST | {"n_bootstraps": 50}
 AT_SITES = dict.fromkeys(("confounds", "new_site", "outlyingness"), True)
 N = 80
 

@@ -10,7 +10,13 @@ from neurocontrast.cli import run
 from neurocontrast.exceptions import ConfigError, LeakageError, TrainingInterrupted
 from tests.cli.conftest import refused
 
-OPTIONS = {"n_folds": 2, "n_bootstraps": 20, "voxels": "off", "allow_overlap": True}
+OPTIONS = {
+    "n_folds": 2,
+    "n_inner_folds": 2,
+    "n_bootstraps": 20,
+    "voxels": "off",
+    "allow_overlap": True,
+}
 TRAINED = (
     "evaluation.json",
     "predictions.tsv",

@@ -23,7 +23,7 @@ N = 2
 SITES = ("a", "b", "c")
 SEED = 3
 TUNED = {"epochs": 2, "batch_size": 64, "accelerator": "cpu", "learning_rate": 1e-2}
-FOLDS = {"n_folds": 2, "n_bootstraps": 0}
+FOLDS = {"n_folds": 2, "n_inner_folds": 2, "n_bootstraps": 0}
 PRETRAINED = 120
 
 

@@ -32,7 +32,7 @@ from neurocontrast.exceptions import (
 )
 from neurocontrast.weights import load
 
-OPTIONS = {"n_folds": 2, "n_inner_folds": 2, "allow_overlap": True, "regional": [], **FASTEST}
+OPTIONS = {"n_folds": 2, "allow_overlap": True, "regional": [], **FASTEST}
 ONE_EPOCH = {"epochs": 1, "batch_size": 64}
 
 

@@ -21,7 +21,6 @@ from tests.cli.conftest import refused
 THREE_FOLDS = FASTEST | {
     "outlyingness": True,
     "n_folds": 3,
-    "n_inner_folds": 3,
     "allow_overlap": True,
 }
 

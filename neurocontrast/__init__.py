@@ -1,8 +1,8 @@
 """Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.
 
 A project runs through `simulate` (or real scans), `check`, `pretrain`, `embed`, `evaluate` and
-`report`. Functions are loaded when they are first asked for: importing the package is fast, and
-does not import PyTorch.
+`report`. Functions are loaded at their first use: importing the package is fast, and does not
+import PyTorch.
 """
 
 from __future__ import annotations

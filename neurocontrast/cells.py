@@ -1,4 +1,4 @@
-"""Read cells of tables, with one rule for missing cells, numbers, and levels such as sites."""
+"""Read cells of tables, with one rule for missing cells, numbers, and names of sites or classes."""
 
 import re
 from dataclasses import dataclass
@@ -10,20 +10,24 @@ import numpy as np
 from neurocontrast.files import composed, trimmed
 
 _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a", "#null!", "<na>", "."})
-"""Marks of missing cells in lower case, read in any case."""
+"""Marks of missing cells; upper and lower case are the same."""
 _MISSING_IN_PYTHON = frozenset({"None", "NaT"})
-"""Python's own words in Python's own spelling: ``none``, as in "no diagnosis", is a value."""
+"""Python's marks of missing cells, in this spelling only: ``none``, as in "no diagnosis", is a
+value.
+"""
 _MISSING_OF_PANDAS = ("NAType", "NaTType")
-"""Classes of pandas' missing values, by name: losses read cells, and load no pandas."""
+"""Class names of pandas' missing values; names, so that losses check cells without importing
+pandas.
+"""
 WORDS_FOR_MISSING = frozenset(("missing", "not available", "not recorded", "no data"))
-"""Words for "not known" that are no marks: columns decode them or refuse them."""
+"""Words for "not known", which columns must decode or refuse: `is_missing` does not take them."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Reason why a cell has no value: the rule of its column, and a hint for all cells."""
+    """Reason why a cell has no value: the rule of its column, and a hint the same for all cells."""
 
     rule: str
     hint: str = ""
@@ -44,7 +48,7 @@ def is_missing(cell: str) -> bool:
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number in a cell, with a decimal point, or None if the cell holds none."""
+    """Return the number in a cell, with a decimal point; None if the cell has no finite number."""
     if not _NUMBER.fullmatch(cell):
         return None
     value = float(cell)
@@ -54,7 +58,7 @@ def number_of(cell: str) -> float | None:
 
 
 def text_of(value: object) -> str:
-    """Return a table value as text: missing is "", a whole number has no point, a day no time."""
+    """Return a cell's value as text: a missing value is "", 1.0 is "1", a day has no time."""
     if value is None or type(value).__name__ in _MISSING_OF_PANDAS:
         return ""
     if isinstance(value, datetime):
@@ -70,14 +74,14 @@ def text_of(value: object) -> str:
 
 @lru_cache(maxsize=65_536)
 def spelling_of(text: str) -> str:
-    """Return a level in its one spelling: composed characters, no outer spaces, 1 for 1.0."""
+    """Return the name of a site or class in one spelling: Unicode NFC, trimmed, 1 for 1.0."""
     spelled = trimmed(composed(text))
     whole = _WHOLE.fullmatch(spelled)
     return whole.group(1) if whole else spelled
 
 
 def level_of(value: object) -> str | None:
-    """Return a cell as the name of a level in one spelling, and None where the cell is missing."""
+    """Return the site or class that a cell names, in one spelling; None if the cell is missing."""
     spelled = spelling_of(text_of(value))
     if is_missing(spelled):
         return None

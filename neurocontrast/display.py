@@ -17,11 +17,11 @@ from neurocontrast.progress import ONLY_WARNINGS, SILENT, Progress, Task, warn_c
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SILENCE = 5.0
 _SECONDS_OF_SPEED = 3600.0
-"""Time over which speed is averaged: one large batch can take longer than Rich's 30 seconds."""
+"""Seconds over which speed is averaged: one large batch can take longer than Rich's 30 seconds."""
 
 
 class _Silence:
-    """Time at which silence is too long; a bar on a terminal moves, and is no silence."""
+    """Clock time until which a program may be silent; a moving bar on a terminal is no silence."""
 
     n_bars = 0
 
@@ -36,7 +36,7 @@ _SILENCE = _Silence()
 
 
 def as_progress(given: Progress | bool | None) -> Progress:
-    """Return the progress that a function of Python reports to.
+    """Return the display of progress that a Python function's argument ``progress`` asks for.
 
     None, the default, shows lines on standard error in a terminal or a notebook, nothing elsewhere,
     and raises Python's warnings. True shows the bars or lines of the command line, False nothing,
@@ -62,7 +62,7 @@ def _console() -> Console:
 
 
 def console_progress(*, quiet: bool = False) -> Progress:
-    """Return the progress that fits where standard error goes: a terminal, a log, or nowhere."""
+    """Return bars for a terminal, lines for a log, or, if `quiet`, a display that shows nothing."""
     if quiet:
         return SILENT
     console = _console()
@@ -73,7 +73,7 @@ def console_progress(*, quiet: bool = False) -> Progress:
 
 @contextmanager
 def sign_of_life() -> Iterator[None]:
-    """Write "Working …" on standard error after five silent seconds, later after ten."""
+    """Write "Working …" on standard error after 5 s without other output, and again every 10 s."""
     over = threading.Event()
 
     def speak() -> None:
@@ -91,7 +91,7 @@ def sign_of_life() -> Iterator[None]:
 
 
 def _shown(figures: Mapping[str, float | str]) -> str:
-    """Return figures as a line of words: ``loss 1.234, learning rate 0.0001``."""
+    """Return metrics of a task as one line of words: ``loss 1.234, learning rate 0.0001``."""
     words = []
     for name, figure in figures.items():
         if not isinstance(figure, str):
@@ -122,7 +122,7 @@ class _Rate(rich_progress.ProgressColumn):
 
 
 class _Display(rich_progress.Progress):
-    """Bars with each task's figures on a line below, so that a narrow terminal shows all."""
+    """Bars of progress, each task's metrics on a line below, so that a narrow terminal fits all."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -151,7 +151,10 @@ class _Task:
 
 
 class _Bars(_Messages):
-    """A bar for each task, with speed, time left and figures; inner tasks share the display."""
+    """Show a bar for each task, with speed, time left and metrics.
+
+    Tasks within a task share the display.
+    """
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -182,7 +185,10 @@ class _Bars(_Messages):
 
 
 class _Lines(_Messages):
-    """A line when a task begins, at most one in ten seconds, and one at the end, for logs."""
+    """Write progress as lines, for a log.
+
+    Lines tell the begin of the first task, progress at most every 10 s, and the end of each task.
+    """
 
     _has_begun = False
 
@@ -223,14 +229,14 @@ class _Lines(_Messages):
 
 
 def _count(done: int, total: int | None) -> str:
-    """Return the units done, of all if their number is known."""
+    """Return the number of units done as text: ``3/10``, or ``3`` if the total is unknown."""
     if total is None:
         return str(done)
     return f"{done}/{total}"
 
 
 class _WatchedLines(_Lines):
-    """Lines for functions of Python, with warnings that a program can silence, count or raise."""
+    """Show lines in a notebook or terminal, and give warnings as Python's, to be caught."""
 
     def warning(self, text: str) -> None:
         _SILENCE.begin_anew()

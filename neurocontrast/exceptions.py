@@ -23,15 +23,17 @@ __all__ = [
 ]
 
 _N_NAMES = 30
-"""Names that a message lists."""
+"""Largest number of names that a message lists."""
 _N_OF_NAME = 120
-"""Characters of a name in a message."""
+"""Largest number of characters of a name in a message."""
 _N_SAID = 300
-"""Characters of the message of another package."""
+"""Largest number of characters quoted from the message of another package."""
 _N_OF_LINE = 2_900
-"""Characters of a line of a message."""
+"""Largest number of characters in a line of a message."""
 _UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories of control characters."""
+"""Unicode categories of characters that messages escape: control and format characters, line
+ends.
+"""
 
 
 class NeurocontrastError(Exception):
@@ -49,7 +51,7 @@ class NeurocontrastError(Exception):
 
 
 class NeurocontrastWarning(UserWarning):
-    """Category of the Python API's warnings, which a pipeline can silence or raise."""
+    """Category of the warnings of the Python API, which a program can silence or turn to errors."""
 
 
 class ConfigError(NeurocontrastError):
@@ -61,7 +63,7 @@ class DataError(NeurocontrastError):
 
 
 class LeakageError(NeurocontrastError):
-    """A person who would be on both sides of a split."""
+    """A person would be tested from whom pretraining or training has learned."""
 
 
 class CheckpointError(NeurocontrastError):
@@ -79,14 +81,14 @@ class TrainingError(NeurocontrastError):
 
 
 class TrainingInterrupted(TrainingError):
-    """Training was asked to stop, saved its state, and can be resumed."""
+    """Training was asked to stop, has saved the state of the run, and can be resumed."""
 
 
 class TrainingSuspended(TrainingInterrupted):
-    """Training was asked by SIGUSR1 to make room, and is to be started again."""
+    """Training was asked by the signal SIGUSR1 to make room, and is to be started again later."""
 
     exit_code = 75
-    """Tells a scheduler to start the job again."""
+    """Exit code 75, by which a scheduler knows to start the job again."""
 
 
 class OtherProcessEnded(TrainingError):
@@ -98,7 +100,7 @@ class OtherProcessEnded(TrainingError):
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for a near-miss, or an empty string."""
+    """Return " Did you mean 'x'?" if an allowed name resembles an unknown one; "" if none does."""
     by_lower_case = {}
     for candidate in map(str, allowed):
         by_lower_case[candidate.lower()] = candidate
@@ -140,7 +142,7 @@ def printable(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return a character, escaped if terminals must not get the character."""
+    """Return a character; escape a control character, which a terminal would take for a command."""
     if category(character) in _UNSHOWN and character != "\n":
         return character.encode("unicode_escape", "backslashreplace").decode("ascii")
     return character

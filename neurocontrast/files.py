@@ -23,18 +23,18 @@ if TYPE_CHECKING:  # pandas is slow to import
     import pandas as pd
 
 ScanFiles: TypeAlias = str | tuple[str, ...]
-"""File of a scan, or files of its channels, as `monai.transforms.LoadImaged` takes them."""
+"""File of a scan, or a file for each channel, as `monai.transforms.LoadImaged` takes them."""
 
 
 def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ScanFiles:
-    """Return the files of a scan as text: one path, or a tuple of one path a channel."""
+    """Return the files of a scan as text: one path, or a tuple with the path of each channel."""
     if isinstance(scan, str | os.PathLike):
         return os.fspath(scan)
     return tuple(os.fspath(path) for path in scan)
 
 
 def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Return the files of a scan, one a channel."""
+    """Return the files of a scan as a tuple, with the path of each channel."""
     files = as_scan(scan)
     if isinstance(files, str):
         return (files,)
@@ -42,7 +42,7 @@ def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 
 
 def as_on_disk(path: str) -> str:
-    """Return a path in the Unicode form of names on disk; unchanged if no file has such a name.
+    """Return a path as the disk spells accented letters; unchanged if no file has such a name.
 
     macOS and some archives write letters with their accents apart (NFD), and tables write them as
     one character (NFC).
@@ -67,12 +67,12 @@ def as_on_disk(path: str) -> str:
 
 
 def _entries_named(folder: Path, name: str) -> list[Path]:
-    """List the entries of a folder whose names, in NFC, are `name`."""
+    """List the entries of a folder whose names are `name` in the Unicode form NFC."""
     return [entry for entry in folder.glob("*") if composed(entry.name) == name]
 
 
 def place_on_disk(path: Path) -> Path:
-    """Return a path to read or write, its existing folders in the Unicode form of their names."""
+    """Return a path to read or write, existing folders in the accented spelling of the disk."""
     existing = Path(as_on_disk(str(path)))
     if os.path.lexists(existing) or path.parent == path:
         return existing
@@ -80,7 +80,7 @@ def place_on_disk(path: Path) -> Path:
 
 
 def composed(text: str) -> str:
-    """Return a text in NFC, letters and accents as one character, to compare names."""
+    """Return a text in the Unicode form NFC, an accented letter one character, to compare names."""
     return unicodedata.normalize("NFC", text)
 
 
@@ -97,7 +97,7 @@ def trimmed(text: str) -> str:
 
 
 def files_near(place: Path, name: str) -> Iterator[Path]:
-    """Yield the files of a name near a place.
+    """Yield the files called `name` in folders around the path `place`.
 
     Searched are the two folders above the place and the working directory, and two levels below
     each.
@@ -117,7 +117,7 @@ def relative_path(path: Path, start: Path) -> Path:
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to, which becomes `path` on success and goes on any error."""
+    """Give a temporary path to write to, renamed to `path` at the end, or removed on an error."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex[:12]}-{target.name}")
@@ -133,7 +133,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
-    """Refuse, before any work is done, a file or folder that could not be written.
+    """Refuse an output file or folder that cannot be written, before any work is done.
 
     Parameters
     ----------
@@ -159,16 +159,16 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
 
 
 def _nearest_existing(target: Path) -> Path:
-    """Return a folder, or the nearest path above that exists."""
+    """Return a folder if there is one at the path, or the nearest existing path above."""
     if target.is_dir():
         return target
     return next(parent for parent in target.parents if os.access(parent, os.F_OK))
 
 
 def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: str = "out") -> None:
-    """Refuse an output file of another ending, that exists, or that cannot be written.
+    """Refuse an output file that has another ending, already exists, or cannot be written.
 
-    Temporary files that killed writers of the file, with any ending, left are removed first.
+    Temporary files that killed processes left while writing the file are removed first.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: st
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
     """Refuse an output folder that is a file or a link, or that holds files of another kind.
 
-    Temporary folders that killed writers of the folder left are removed first.
+    Temporary folders that killed processes left while writing the folder are removed first.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _refuse_folder(folder: Path, kind: str) -> NoReturn:
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary folder to fill, which becomes `path` on success and goes on any error.
+    """Give a temporary folder to fill, renamed to `path` at the end, or removed on an error.
 
     A mount point, and the current directory, cannot be exchanged for another folder. There the
     temporary folder is inside, and its entries replace the earlier ones; a kill during that leaves
@@ -263,7 +263,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
-    """Put a filled folder in the place of the target, or its entries into a target that stays."""
+    """Rename a filled folder to the target, or move its entries if the target `stays`."""
     aside = Path(f"{temporary}-replaced")
     if stays:
         earlier = set(target.iterdir()) - {temporary}
@@ -287,9 +287,9 @@ def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
 
 
 def sweep(path: str | os.PathLike[str]) -> None:
-    """Clear up after killed writers of a folder.
+    """Remove temporary folders that killed processes left while writing a folder.
 
-    Their temporary folders are removed; a folder that they were replacing is put back.
+    A folder that was being replaced when the process was killed is put back.
     """
     target = Path(path).absolute()
     pattern = re.compile(rf"\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}}(-replaced)?")
@@ -308,14 +308,14 @@ def sweep(path: str | os.PathLike[str]) -> None:
 
 
 def _put_back(left: Path, target: Path) -> None:
-    """Move the entries of a replaced folder to the target, unless new ones are there."""
+    """Move the entries of a replaced folder back to the target, unless the target has new ones."""
     for entry in list(left.iterdir()):
         if not (target / entry.name).exists():
             entry.rename(target / entry.name)
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:
-    """Return an error that names the target instead of the temporary file."""
+    """Return the file system's error with the target's name in place of the temporary file's."""
     if error.errno is not None and (
         error.filename is None or temporary.name in str(error.filename)
     ):
@@ -325,23 +325,23 @@ def _named(error: OSError, temporary: Path, target: Path) -> OSError:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file atomically, in UTF-8."""
+    """Write a text file in UTF-8, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
-    """Write JSON atomically; NaN and infinity are refused, because they are not JSON."""
+    """Write a JSON file, whole or not at all; refuse NaN and infinity, which are not JSON."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
-    """Write a table atomically: tab-separated, without its index."""
+    """Write a table, whole or not at all: tab-separated, without row names."""
     write_text(path, table.to_csv(sep="\t", index=False, lineterminator="\n"))
 
 
 def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
-    """Write a table and a ``.json`` of the same name, so that a kill leaves no unmatched pair."""
+    """Write a table and a ``.json`` of the same name; a killed process leaves no unmatched pair."""
     with atomic_path(path) as of_table, atomic_path(path.with_suffix(".json")) as of_json:
         write_table(of_table, table)
         write_json(of_json, about)
@@ -349,7 +349,7 @@ def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
 
 
 def digest_of(*parts: object) -> str:
-    """Return a 32-digit hexadecimal digest of the texts of some values, in their order."""
+    """Return a digest of the texts of some values, in their order, as 32 hexadecimal digits."""
     state = hashlib.blake2b(digest_size=16)
     for value in parts:
         encoded = str(value).encode("utf-8")
@@ -359,7 +359,7 @@ def digest_of(*parts: object) -> str:
 
 
 class DigestSink(io.RawIOBase):
-    """A binary file to write to that keeps no bytes, only their SHA-256."""
+    """Binary file that keeps none of the bytes written, only the SHA-256 of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -367,11 +367,11 @@ class DigestSink(io.RawIOBase):
         self._n_bytes = 0
 
     def writable(self) -> bool:
-        """Tell that bytes can be written."""
+        """Tell Python that bytes can be written."""
         return True
 
     def write(self, content: Any) -> int:
-        """Take bytes into the digest, and return their number."""
+        """Add bytes to the digest, and return the number of bytes."""
         n_bytes = memoryview(content).nbytes
         self._sha256.update(content)
         self._n_bytes += n_bytes

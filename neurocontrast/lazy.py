@@ -14,7 +14,7 @@ from neurocontrast.exceptions import MissingDependencyError
 
 
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package that imports the module of a name when first asked.
+    """Return a package's ``__getattr__``, which imports a name's module at the name's first use.
 
     ``dir`` of the package lists its ``__all__``, loaded or not.
 
@@ -45,7 +45,7 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import an optional module, or name the extra of neurocontrast to install.
+    """Import an optional module; if absent, name the extra of neurocontrast to install.
 
     Parameters
     ----------

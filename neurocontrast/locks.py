@@ -1,4 +1,4 @@
-"""Lock a folder, so that only one process writes."""
+"""Lock a folder, so that only one process at a time writes to the folder."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOCK = ".lock"
 _PATIENCE = 5.0
 """Seconds to wait for a lock: the processes of a killed call may take a moment to end."""
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
-"""Errors of a file system without locks."""
+"""Error numbers of file systems that have no locks."""
 
 
 @contextlib.contextmanager
 def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterator[None]:
     """Keep all other processes from writing to a folder, by a lock.
 
-    The folder is made where there is none, and removed if nothing was written.
+    The folder is made if absent, and removed again if nothing was written.
 
     Parameters
     ----------

@@ -9,24 +9,26 @@ from typing import Protocol
 from neurocontrast.exceptions import NeurocontrastWarning
 
 _BETWEEN = ("neurocontrast", "sklearn")
-"""Packages whose lines are none of the user's program; scikit-learn calls our transformers."""
+"""Packages passed over to find the user's line for a warning; scikit-learn calls transformers
+of ours.
+"""
 
 
 class Task(Protocol):
-    """Piece of long work, for instance an epoch or the preprocessing of a cohort."""
+    """Long work whose progress is shown, for instance an epoch or the preprocessing of a cohort."""
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
-        """Count `n` more units as done; `shown` are figures to show next to the bar."""
+        """Count `n` more units as done; `shown` are metrics to show next to the bar, by name."""
 
 
 class Progress(Protocol):
-    """Receiver of a stage's tasks, messages and warnings; `neurocontrast.display` uses Rich."""
+    """Interface by which long work shows tasks, messages and warnings, as in `display`."""
 
     def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[Task]:
-        """Open a task of `total` units (None if unknown)."""
+        """Begin to show a task of `total` units (None if unknown), until the context ends."""
 
     def message(self, text: str) -> None:
-        """Show one line."""
+        """Show one line of text."""
 
     def warning(self, text: str) -> None:
         """Show one line that the user must not overlook."""
@@ -53,10 +55,10 @@ class _OnlyWarnings(_Silent):
 
 
 SILENT: Progress = _Silent()
-"""A progress that shows nothing, warnings included."""
+"""A `Progress` that shows nothing, warnings included."""
 
 ONLY_WARNINGS: Progress = _OnlyWarnings()
-"""A progress that shows nothing and raises Python's warnings: the default outside terminals."""
+"""A `Progress` that shows nothing but raises Python's warnings: the default outside terminals."""
 
 
 def warn_caller(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Versions, code revision and host of a result; digests by which people are recognised."""
+"""Describe the software behind a result, and recognise pretraining's people by digests."""
 
 import datetime
 import os
@@ -35,7 +35,7 @@ Description = dict[str, Any]
 _PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
 _AS_FLOAT = re.compile(r"^([0-9]+)\.0+$")
 CONTENT = "content_digest"
-"""Column with digests of each scan's content, by which a renamed person is found."""
+"""Column with a digest of each scan's content, to recognise a person under a new identifier."""
 
 
 def version() -> str:
@@ -52,7 +52,7 @@ def _installed_version(package: str) -> str | None:
 
 
 def versions_of(*packages: str) -> dict[str, str | None]:
-    """Return the installed version of each package, None for one that is absent."""
+    """Return package → installed version, None for a package that is absent."""
     versions = {}
     for package in packages:
         versions[package] = _installed_version(package)
@@ -60,7 +60,7 @@ def versions_of(*packages: str) -> dict[str, str | None]:
 
 
 def describe_environment() -> Description:
-    """Return versions, code revision, kind of host and time, JSON-ready.
+    """Return versions, code revision, operating system, processors and time as a section for JSON.
 
     The names of user and host are left out: results are passed on.
     """
@@ -80,7 +80,7 @@ def describe_environment() -> Description:
 
 
 def subject_label(identifier: str) -> str:
-    """Return an identifier in its normal form: Unicode NFC, without ``sub-``, zeros as written.
+    """Return a person's identifier in one spelling: Unicode NFC, no ``sub-``, leading zeros kept.
 
     The prefix counts in any case, and with an underscore: ``SUB-01`` and ``sub_01`` are ``01``.
     A number that a table of floats made ``12.0`` is ``12``.
@@ -90,7 +90,7 @@ def subject_label(identifier: str) -> str:
 
 
 def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return each subject in its first spelling; spellings in `known` come first."""
+    """Return identifiers, each person's in the first spelling; spellings in `known` go first."""
     first: dict[str, str] = {}
     for subject in known:
         first.setdefault(subject_label(subject), subject)
@@ -101,7 +101,7 @@ def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[s
 
 
 def subject_digest(subject_id: str) -> str:
-    """Return the digest of a subject's normal form; who has identifiers can compute the same."""
+    """Return the digest of a person's identifier; who has the identifier can compute the same."""
     return _digest_as_written(subject_label(subject_id))
 
 
@@ -110,7 +110,7 @@ def _digest_as_written(text: str) -> str:
 
 
 def _possible_digests(subject_id: str) -> set[str]:
-    """Return digests of a subject's spellings: earlier versions digested identifiers as written."""
+    """Return digests of an identifier in all spellings, which earlier versions digested."""
     label = subject_label(subject_id)
     labels = {label, unicodedata.normalize("NFD", label)}
     spellings = {subject_id, *labels}
@@ -123,7 +123,7 @@ def _possible_digests(subject_id: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Recognised:
-    """Subjects of a table who were in pretraining, by identifier or by content."""
+    """Subjects of a table who also were in pretraining, recognised by identifier or by content."""
 
     named: frozenset[str]
     """Subjects whose identifier was in pretraining."""
@@ -134,12 +134,12 @@ class Recognised:
 
     @property
     def subjects(self) -> frozenset[str]:
-        """All recognised subjects."""
+        """All recognised subjects, by identifier or by content."""
         return self.named | self.renamed
 
     @property
     def renamed_text(self) -> str:
-        """Words on subjects under another identifier, to follow the number of all."""
+        """Words on the subjects under another identifier, to follow the total in a message."""
         if not self.renamed:
             return ""
         return f", {len(self.renamed)} of them under another identifier (the same content)"
@@ -150,20 +150,20 @@ class KnownPeople:
     """Digests of the people of a pretraining: of identifiers, and of scans or measures."""
 
     subjects: frozenset[str] | None = None
-    """Digests of identifiers; None if the people are unknown."""
+    """Digests of identifiers; None if the people of pretraining are unknown."""
     contents: frozenset[str] = frozenset()
-    """Digests of scans or of rows of measures."""
+    """Digests of scans, or of rows of regional measures."""
     is_complete: bool = False
-    """Whether `contents` are of all people."""
+    """Whether `contents` has a digest of every scan or row of pretraining."""
 
     @classmethod
     def of_rows(cls, subjects: Iterable[str], contents: Collection[str]) -> Self:
-        """Return the people of rows, by identifiers and digests of contents."""
+        """Return the people of a table's rows, from identifiers and digests of content."""
         digests = frozenset(map(subject_digest, set(subjects)))
         return cls(digests, frozenset(" ".join(contents).split()), all(contents))
 
     def find(self, subjects: Collection[str], contents: Collection[str]) -> Recognised:
-        """Recognise subjects by their identifier, or by the content of any of their rows.
+        """Find subjects who were in pretraining, by identifier or by the content of any row.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class KnownPeople:
 
 
 def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
-    """Join several lists of digests scan by scan; "" for a scan that one list does not know."""
+    """Join lists of digests scan by scan; "" for a scan whose digest is unknown in any list."""
     joined = []
     for scan in zip(*contents, strict=True):
         digests = dict.fromkeys(scan)
@@ -202,7 +202,7 @@ def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
 
 
 def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
-    """Return the people of several runs together; a run of unknown people adds none."""
+    """Join the people of several runs; a run whose people are unknown adds nobody."""
     subjects = frozenset[str]()
     contents = frozenset[str]()
     is_complete = True
@@ -214,7 +214,7 @@ def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
 
 
 def _git_revision() -> Description | None:
-    """Return commit and state of the checkout; None for an installed package."""
+    """Return commit and state (modified or not) of the checkout; None without a repository."""
     revision = _described_revision()
     if revision is None:
         return None
@@ -223,7 +223,7 @@ def _git_revision() -> Description | None:
 
 @cache
 def _described_revision() -> str | None:
-    """Ask git for the checkout's commit, once: a process runs the code that was loaded first."""
+    """Ask git for the checkout's commit, only once: a process runs the code loaded at its start."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

@@ -1,7 +1,7 @@
 """Read bytes, text, JSON and arrays from files, with limits on size.
 
-Every reader raises the error class of its caller; the message names the file, the problem, and the
-caller's `remedy`.
+Every reader raises the class of error that the caller names; the message names the file, the
+problem, and the caller's `remedy`.
 """
 
 import errno
@@ -24,9 +24,9 @@ import numpy.typing as npt
 from neurocontrast.exceptions import DataError, NeurocontrastError, said
 
 N_BYTES = 2**32
-"""Largest file that is read whole, and largest content of an archive."""
+"""Largest file that is read whole, and largest unpacked content of an archive, in bytes (4 GiB)."""
 N_JSON_BYTES = 2**28
-"""Largest JSON file that is read."""
+"""Largest JSON file that is read, in bytes (256 MiB)."""
 _NOUNS = {
     dict: "object",
     list: "list",
@@ -58,18 +58,18 @@ DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Errors that libraries raise for damaged bytes, MemoryError and KeyboardInterrupt apart."""
+"""Errors that libraries raise when they read damaged files, without MemoryError."""
 _DAMAGE_OF_ARRAYS: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
-"""The damaged header of an array can announce any size."""
+"""Errors of reading a damaged array, with MemoryError: a damaged header can announce any size."""
 
 
 class ErrorOptions(TypedDict, total=False):
-    """Class of the error for a file that cannot be used, and last sentence of its message."""
+    """Class of the error for a file that cannot be used, and last sentence of the message."""
 
     error: type[NeurocontrastError]
-    """`DataError` by default."""
+    """Class of the error; `DataError` by default."""
     remedy: str
-    """Advice for the user; none by default."""
+    """Advice for the user at the end of the message; none by default."""
 
 
 NO_FILE = "there is no such file"
@@ -80,13 +80,13 @@ _POINTERS = {
     ),
     b"/annex/objects/": _POINTER_OF_ANNEX,
 }
-"""Beginning of a pointer to content elsewhere → problem, with its remedy."""
+"""First bytes of a file that git-lfs or git-annex left in place of content → problem and remedy."""
 _IN_ANNEX = ".git/annex/objects/"
 _N_BYTES_OF_POINTER = 1024
 
 
 def problem_of_place(path: str | os.PathLike[str]) -> str:
-    """Return why a path is no file that can be read, or "".
+    """Return why a path cannot be read as a file; "" if the path can.
 
     Pipes and devices are refused too: reading them would never end.
     """
@@ -107,7 +107,7 @@ def problem_of_place(path: str | os.PathLike[str]) -> str:
 
 
 def is_broken_link(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path is a link to no file, as git-annex leaves for content elsewhere."""
+    """Tell whether a path is a link without a target, as git-annex leaves for absent content."""
     try:
         Path(path).stat()
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def is_broken_link(path: str | os.PathLike[str]) -> bool:
 
 
 def _problem_of_link(path: str | os.PathLike[str]) -> str:
-    """Return why a link leads to no file, as git-annex leaves without content; "" for no link."""
+    """Return why a link's target is absent, as git-annex leaves for absent content; "" if none."""
     if not os.path.islink(path):  # noqa: PTH114  a plain call, as the table of a cohort has 100,000
         return ""
     target = os.readlink(path)  # noqa: PTH115
@@ -128,7 +128,10 @@ def _problem_of_link(path: str | os.PathLike[str]) -> str:
 
 
 def problem_of_content(path: str | os.PathLike[str]) -> str:
-    """Return why the content of a file is absent, or "": no file, or a pointer to elsewhere."""
+    """Return why a file's content is absent; "" if present.
+
+    There may be no file, or only a pointer that git-lfs or git-annex left in place of the content.
+    """
     if problem := problem_of_place(path):
         return problem
     try:
@@ -141,7 +144,7 @@ def problem_of_content(path: str | os.PathLike[str]) -> str:
 
 
 def _problem_of_pointer(content: bytes) -> str:
-    """Return the problem of a pointer to content elsewhere, with its remedy; "" for no pointer."""
+    """Return the problem and remedy of a pointer that git-lfs or git-annex left; "" for none."""
     for start, problem in _POINTERS.items():
         if content.startswith(start):
             return problem
@@ -152,13 +155,13 @@ def _problem_of_pointer(content: bytes) -> str:
 
 
 def check_content(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
-    """Refuse a path that is no regular file, or a pointer to content elsewhere."""
+    """Refuse a path that is no regular file, or is a pointer that git-lfs or git-annex left."""
     if problem := problem_of_content(path):
         refuse(path, problem, **on_error)
 
 
 def check_place(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
-    """Refuse a path that is no regular file, or a link to none."""
+    """Refuse a path that is no regular file, or a link whose target is absent."""
     if problem := problem_of_place(path):
         refuse(path, problem, **on_error)
 
@@ -186,7 +189,7 @@ def read_bytes(
 def read_text(
     path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]
 ) -> str:
-    """Return the text of a UTF-8 file, without a byte order mark."""
+    """Return the text of a UTF-8 file, without a leading byte order mark."""
     content = read_bytes(path, limit=limit, **on_error)
     try:
         return content.decode("utf-8-sig")
@@ -203,7 +206,7 @@ def read_json(
     limit: int = N_JSON_BYTES,
     **on_error: Unpack[ErrorOptions],
 ) -> Any:
-    """Read a JSON file.
+    """Read a JSON file, whose content must have the type `of`.
 
     Parameters
     ----------
@@ -230,7 +233,7 @@ def read_json(
 def parse_json(
     content: bytes | str, *, place: object, of: type = dict, **on_error: Unpack[ErrorOptions]
 ) -> Any:
-    """Return the value of a JSON text, by the rules of `read_json`; `place` begins the message."""
+    """Parse a JSON text by the rules of `read_json`; messages begin with `place`, its name."""
     try:
         if not isinstance(content, str):
             content = content.decode("utf-8-sig")
@@ -252,7 +255,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _without_contradictions(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return the object of JSON pairs; refuse two values for one key."""
+    """Return a JSON object as a dict; refuse two values for one key."""
     values = dict(pairs)
     for key, value in pairs:
         if value != values[key]:
@@ -275,7 +278,7 @@ def read_arrays(
     shapes: dict[str, Sequence[int | None]] | None = None,
     **on_error: Unpack[ErrorOptions],
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read a ``.npz`` archive, whose checksums are verified; Python objects are refused.
+    """Read the arrays of a ``.npz`` archive, checking its checksums; Python objects are refused.
 
     Parameters
     ----------
@@ -307,7 +310,7 @@ def read_arrays(
 
 
 def _problem_of_shape(shape: tuple[int, ...], expected: Sequence[int | None]) -> str:
-    """Tell that a shape is another than expected, with None for any length; "" if right."""
+    """Return how an array's shape differs from the expected one (None: any length); "" if right."""
     lengths = []
     for length in expected:
         lengths.append("any" if length is None else str(length))
@@ -322,5 +325,5 @@ def _problem_of_shape(shape: tuple[int, ...], expected: Sequence[int | None]) ->
 def refuse(
     place: object, problem: str, error: type[NeurocontrastError] = DataError, remedy: str = ""
 ) -> NoReturn:
-    """Raise the error of a file that cannot be used."""
+    """Raise the error for a file that cannot be used, with the problem and the remedy."""
     raise error(f"{place}: {problem}. {remedy}".rstrip()) from None

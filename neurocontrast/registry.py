@@ -1,4 +1,4 @@
-"""Registries: entries by name, each made when first asked for."""
+"""Register entries by name, each made by a function at the entry's first use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Entry = TypeVar("Entry")
 
 
 class Registry(Generic[Entry]):
-    """Entries by name, in the order in which they were registered.
+    """Entries by name, in order of registration, each made at its first use.
 
-    A lower layer holds a registry, and a room above enters it by a function that imports and
-    returns the room's entry. The lower layer thus asks the room without importing from it.
+    A lower layer of the package holds a registry, and a package above registers a function that
+    imports and returns an entry. The lower layer thus uses the package above without importing it.
 
     Examples
     --------
@@ -28,15 +28,15 @@ class Registry(Generic[Entry]):
         self._entries: dict[str, Entry] = {}
 
     def register(self, name: str, make: Callable[[], Entry]) -> None:
-        """Keep the function that returns the entry of a name."""
+        """Register a function that makes the entry called `name` at the entry's first use."""
         self._makers[name] = make
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all entries; none is made."""
+        """Return the names of all entries, without making any entry."""
         return tuple(self._makers)
 
     def find(self, name: str | None) -> Entry | None:
-        """Return the entry of a name; None for a name that nobody registered."""
+        """Return the entry called `name`, made at the first call; None for an unregistered name."""
         if name is None or name not in self._makers:
             return None
         if name not in self._entries:
@@ -44,6 +44,6 @@ class Registry(Generic[Entry]):
         return self._entries[name]
 
     def entries(self) -> list[Entry]:
-        """Return all entries."""
+        """Return all entries, making the ones not yet used."""
         entries = map(self.find, self._makers)
         return [entry for entry in entries if entry is not None]

@@ -1,4 +1,4 @@
-"""Derive seeds and random numbers from keys, such as run, epoch and sample; no state is global."""
+"""Derive random numbers from keys such as run, epoch and sample, without any global state."""
 
 import hashlib
 import itertools
@@ -53,7 +53,7 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 def derive_many_uniforms(
     keys: Sequence[Sequence[int | str]], *, samples: ArrayLike, n_numbers: Sequence[int]
 ) -> list[np.ndarray]:
-    """Draw the numbers of `derive_uniforms` for several keys, with a count each, all at once."""
+    """Draw the numbers of `derive_uniforms` for several keys at once, with a count for each."""
     numbers = np.asarray(samples).astype(np.uint64)
     n_blocks = -(-np.array(n_numbers) // 4)
     starts = np.cumsum(n_blocks) - n_blocks

@@ -1,4 +1,4 @@
-"""Typed settings of components, and messages for wrong values: dotted key, rule, and value."""
+"""Check the settings of components by type; errors name the dotted key, the rule, and the value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
 Fields = dict[str, Any]
-"""Key of a section → annotation and default, ``...`` for none, as `pydantic.create_model` takes."""
+"""Key → type and default, ``...`` for no default, as `pydantic.create_model` takes the fields."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Component = TypeVar("_Component")
@@ -45,7 +45,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 class Settings(BaseModel):
-    """A frozen group of settings of a component; an unknown key is an error, never ignored."""
+    """Base of a component's settings, which cannot be changed; an unknown key is an error."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -59,7 +59,7 @@ class Settings(BaseModel):
 def checked(
     constructor: Callable[Concatenate[_Component, _Arguments], None],
 ) -> Callable[Concatenate[_Component, _Arguments], None]:
-    """Check the arguments of a constructor by their annotations; a wrong one is a `ConfigError`.
+    """Wrap a constructor to check arguments by their annotations; a wrong one is a `ConfigError`.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def checked(
 
 @cache
 def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
-    """Return the model of a constructor's arguments."""
+    """Return a pydantic model whose fields are the arguments of a constructor."""
     # No source has its fields: else pydantic searches every imported module for their docstrings.
     return create_model(
         "Arguments",
@@ -106,7 +106,7 @@ def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
 def settings_model(
     component: type[object], base: type[_Model], *, key: str, name: str
 ) -> type[_Model]:
-    """Derive the section of a configuration for a component from the component's constructor.
+    """Derive a component's section of a configuration, a pydantic model, from the constructor.
 
     Keys, defaults and rules are the parameters of ``__init__`` and their annotations, after the
     keys of `base`.
@@ -151,7 +151,7 @@ def _derive_model(
 
 
 def _parameters_of(component: type[object]) -> dict[str, str]:
-    """Read the descriptions of parameters from a class's docstring."""
+    """Read the descriptions of parameters from a class's numpydoc docstring."""
     docstring = inspect.getdoc(component) or ""
     _, _, section = docstring.partition("Parameters\n----------\n")
     section = re.split(r"\n\n\w+\n-+\n", section)[0]
@@ -167,7 +167,7 @@ def _parameters_of(component: type[object]) -> dict[str, str]:
 
 
 def _fields_of(constructor: Callable[..., None]) -> Fields:
-    """Return annotation and default of the parameters of a constructor, by their names."""
+    """Return parameter → annotation and default, for all parameters of a constructor."""
     annotations = get_type_hints(constructor, include_extras=True)
     _, *parameters = inspect.signature(constructor).parameters.values()
     fields: Fields = {}
@@ -180,7 +180,7 @@ def _fields_of(constructor: Callable[..., None]) -> Fields:
 
 
 class KindsInSchema:
-    """Annotate a section for editors with the keys of each component that the section can name.
+    """Annotation of a section that adds the keys of all possible components to the JSON schema.
 
     `models` is called only when a JSON schema is made, because settings of losses need PyTorch.
 
@@ -212,7 +212,7 @@ class KindsInSchema:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return a union of the components' schemas; several may fit unless the key is required."""
+        """Return the union of the components' JSON schemas for the section."""
         del schema
         choices: list[CoreSchema | tuple[CoreSchema, str]] = []
         for model in self.models().values():
@@ -232,7 +232,7 @@ class KindsInSchema:
 
 
 def settings_from(model: type[_Model], given: Mapping[str, object], *, source: str) -> _Model:
-    """Return the settings that a mapping describes.
+    """Check a mapping of keys and values, and return the settings as a model.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def settings_from(model: type[_Model], given: Mapping[str, object], *, source: s
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], *, source: str) -> ConfigError:
-    """Turn an error of pydantic into one that names every wrong key of the source."""
+    """Turn pydantic's error into a `ConfigError` naming every wrong key of a file or section."""
     lines = []
     for line in _lines(error, model):
         if line[0] == ":":
@@ -276,7 +276,7 @@ def choose(
     default: str | None = None,
     from_json: bool = False,
 ) -> BaseModel:
-    """Return a section as the settings of the component that one of its keys names.
+    """Check a section by the component that `key` names, and return the component's settings.
 
     Parameters
     ----------
@@ -318,12 +318,12 @@ def choose(
 
 
 def _explained(lines: list[str]) -> PydanticCustomError:
-    """Return an error with one message per wrong key, whose dotted key starts at the section."""
+    """Return an error with a message for each wrong key, whose dotted key begins at the section."""
     return PydanticCustomError("explained", "{text}", {"lines": lines, "text": "; ".join(lines)})
 
 
 def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """Return a line for each problem: dotted key, rule, and wrong value."""
+    """Return a line for each wrong key: dotted key, rule, and wrong value."""
     problems = error.errors()
     sections = set()
     for problem in problems:
@@ -353,7 +353,7 @@ def _dotted(keys: Sequence[str | int]) -> str:
 
 
 def _lines_of_section(problem: ErrorDetails) -> Iterator[str]:
-    """Yield the lines of `_explained` with the keys that lead to the section."""
+    """Yield the lines of a section's error, dotted keys beginning with the section's own key."""
     section = _dotted(problem["loc"])
     for line in problem["ctx"]["lines"]:
         if line[0] == ":":
@@ -363,7 +363,7 @@ def _lines_of_section(problem: ErrorDetails) -> Iterator[str]:
 
 
 def _unknown_key(keys: Sequence[str | int], allowed: Sequence[str], *, is_offered: bool) -> str:
-    """Return the line for an unknown key; the keys of a section are listed once."""
+    """Return the line for an unknown key; only the first in a section lists the allowed keys."""
     line = f"{_dotted(keys)}: unknown key.{suggestion(str(keys[-1]), allowed)}"
     if is_offered:
         return line
@@ -371,7 +371,7 @@ def _unknown_key(keys: Sequence[str | int], allowed: Sequence[str], *, is_offere
 
 
 def _rule(error: ErrorDetails) -> str:
-    """Return pydantic's rule with the wrong value, and a near name where names are allowed."""
+    """Return the rule a value breaks, the value, and an allowed name that is like the value."""
     rule = error["msg"].removeprefix("Value error, ").removesuffix(".")
     rule = re.sub(r"^(Input|List|Tuple|String) should ", "must ", rule)
     rule = re.sub("a valid (array|tuple)", "a list", rule).replace(" after validation, not 0", "")
@@ -389,7 +389,7 @@ def _rule(error: ErrorDetails) -> str:
 
 
 def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Return the keys of the models that hold the last key of a location."""
+    """Return the allowed keys of the section in which the last key of `loc` is."""
     models = [model]
     for key in loc[:-1]:
         inner: list[type[BaseModel]] = []
@@ -404,7 +404,7 @@ def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models that an annotation holds."""
+    """Yield the pydantic models within a type annotation, at any depth."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
@@ -412,7 +412,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _shown(value: object) -> str:
-    """Return a value as a configuration spells values, at most 80 characters."""
+    """Return a value as YAML would write the value, cut to 80 characters for a message."""
     shown = repr(value)
     if value is None:
         shown = "null"

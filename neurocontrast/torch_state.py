@@ -1,4 +1,4 @@
-"""Run functions with PyTorch's global switches as in a new process, whatever the caller has set."""
+"""Run functions with PyTorch's global settings as in a new process, whatever the caller has set."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ _Value = TypeVar("_Value")
 
 @contextmanager
 def default_torch_state(*, keep_device: bool = False) -> Iterator[None]:
-    """Set float32, the CPU, gradients and no autocast; restore the caller's choice at the end.
+    """Set PyTorch's defaults (float32, CPU, gradients, no autocast), and the caller's at the end.
 
     Parameters
     ----------
@@ -42,19 +42,19 @@ def default_torch_state(*, keep_device: bool = False) -> Iterator[None]:
 def in_default_torch_state(
     function: Callable[_Parameters, _Value],
 ) -> Callable[_Parameters, _Value]:
-    """Return a function that runs within `default_torch_state`."""
+    """Wrap a function to run within `default_torch_state`."""
     return _within(function, keep_device=False)
 
 
 def in_default_precision(function: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
-    """Return a function that runs within `default_torch_state`, on the caller's default device."""
+    """Wrap a function to run within `default_torch_state`, but on the caller's default device."""
     return _within(function, keep_device=True)
 
 
 def _within(
     function: Callable[_Parameters, _Value], *, keep_device: bool
 ) -> Callable[_Parameters, _Value]:
-    """Enter `default_torch_state` for each call of a function.
+    """Wrap a function to run within `default_torch_state`.
 
     The context manager could be the decorator, but would call from a frame of `contextlib`, which
     `warn_caller` would take for the user's program.

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 
 import pytest
 from numpydoc.validate import validate
@@ -72,6 +73,30 @@ def test_docstrings_follow_numpydoc():
         problem for problem in problems if not any(part in problem for part in open_signature)
     ] == []
     assert len(PUBLIC) > 100
+
+
+REFERENCE = re.compile(r"(?<![`\w.])[A-Za-z]\w*_(?=[\s,.;:)]|$)")
+"""A word of reStructuredText that ends with an underscore is a link, and docutils misses its target."""
+
+
+def linked_words(docstring):
+    """Return the words of a docstring that docutils reads as links, names of parameters apart."""
+    lines = [line for line in docstring.splitlines() if not re.match(r"[\w\s,]+ : ", line)]
+    prose = re.sub(r"``.*?``|>>> .*|`[^`]*`_?", "", "\n".join(lines), flags=re.DOTALL)
+    return REFERENCE.findall(prose)
+
+
+def test_no_word_of_a_docstring_is_a_link_without_a_target():
+    assert linked_words("Shape (n, width_), see ``fit_`` and `a link`_.") == ["width_"]
+    docstrings = {}
+    for name in PUBLIC:
+        module, _, attribute = name.rpartition(".")
+        item = getattr(importlib.import_module(module), attribute)
+        docstrings[name] = inspect.getdoc(item) or ""
+        for method, function in vars(item).items() if inspect.isclass(item) else ():
+            docstrings[f"{name}.{method}"] = inspect.getdoc(function) or ""
+    links = {name: linked_words(docstring) for name, docstring in docstrings.items()}
+    assert {name: words for name, words in links.items() if words} == {}
 
 
 def test_every_public_class_that_people_compose_has_an_example_that_doctest_runs():

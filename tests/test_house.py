@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+import neurocontrast
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "neurocontrast"
 
@@ -23,7 +25,11 @@ MAX_STATEMENTS_IN_FUNCTION = 30
 MAX_STATEMENTS_IN_FILE = 250
 MAX_BRANCHES = 8
 MAX_PARAMETERS = 7
-"""Parameters of a function; commands of typer declare their options as parameters and may have more."""
+"""Parameters of a function.
+
+A command of typer and its twin in Python, which declare each option as a parameter, may have more,
+and so may a scikit-learn estimator, whose settings are the parameters of its constructor.
+"""
 GENERIC_NAMES = {
     *("found", "each", "given", "known", "own", "place", "about", "what", "part", "text", "said"),
     *("other", "here", "there", "made"),
@@ -31,6 +37,7 @@ GENERIC_NAMES = {
 """Names that fit anything, and so say nothing: ``scan``, ``metric``, ``column`` say what is held."""
 VAGUE_WORDS = ("what", "those", "these", "it", "otherwise")
 """Words by which the first line of a docstring needs another sentence to be understood."""
+ESTIMATOR = "neurocontrast/embedding/scan_embedder.py"
 NOT_VERBS = frozenset(("a", "an", "the", "all", "this", "every", "one", "how", "which", "whether"))
 
 
@@ -48,7 +55,7 @@ RATCHETS = (
     Ratchet("functions over 30 statements", 10, 0),
     Ratchet("files over 250 statements", 3, 0),
     Ratchet("functions over 8 branches", 5, 0),
-    Ratchet("functions over 7 parameters", 13, 0),
+    Ratchet("functions over 7 parameters", 3, 0),
     Ratchet("mappings of any value", 53, 60),
     Ratchet("generic stored names", 414, 150),
     Ratchet("double assignments", 3, 16),
@@ -119,6 +126,16 @@ def n_parameters(function: Function) -> int:
     return sum(parameter.arg not in ("self", "cls") for parameter in names)
 
 
+def declares_options(module: Module, function: Function) -> bool:
+    """Tell whether a function's parameters are the options of a command or of an estimator."""
+    if "/cli/" in module.name:
+        return True
+    if "/commands/" in module.name:
+        is_named_as_file = function.name == Path(module.name).stem
+        return is_named_as_file or function.name in neurocontrast.__all__
+    return module.name == ESTIMATOR and function.name == "__init__"
+
+
 def needs_another(first_line: str) -> bool:
     """Tell whether a docstring's first line has a vague word."""
     return any(re.search(rf"\b{word}\b", first_line, re.IGNORECASE) for word in VAGUE_WORDS)
@@ -176,7 +193,7 @@ def n_generic_names(module: Module) -> int:
 def counts(package: tuple[Module, ...]) -> dict[str, int]:
     """Measure each ratchet but branches, which ruff counts."""
     bodies = [(module, function) for module in package for function in functions(module)]
-    options = [function for module, function in bodies if "/cli/" not in module.name]
+    working = [function for module, function in bodies if not declares_options(module, function)]
     lines = [line for module in package for line in module.source.splitlines()]
     any_value = re.compile(r"(?:dict|Mapping)\[str, Any\]")
     sizes = [n_statements_within(function) for _, function in bodies]
@@ -188,7 +205,7 @@ def counts(package: tuple[Module, ...]) -> dict[str, int]:
             module.n_statements > MAX_STATEMENTS_IN_FILE for module in package
         ),
         "functions over 7 parameters": sum(
-            n_parameters(function) > MAX_PARAMETERS for function in options
+            n_parameters(function) > MAX_PARAMETERS for function in working
         ),
         "mappings of any value": sum(len(any_value.findall(module.source)) for module in package),
         "generic stored names": sum(n_generic_names(module) for module in package),

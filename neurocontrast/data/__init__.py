@@ -1,4 +1,4 @@
-"""Table of scans, dataset of preprocessed images, and the cache between them."""
+"""Cohorts (tables of scans), datasets of preprocessed images, and the images' cache on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses of samples in files of many, such as ``images.npy#17`` in a column ``path``."""
+"""Addresses of samples in a file of many, such as ``images.npy#17`` in a table's ``path``."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from neurocontrast.registry import Registry
 
 @dataclass(frozen=True)
 class Address:
-    """Address of the samples of one kind."""
+    """Form of the addresses of one kind of samples, and a check of the sample at an address."""
 
     kind: str
-    """Kind of the samples, as ``data.kind`` names the kind."""
+    """Kind of the samples, as the setting ``data.kind`` names the kind."""
     sample: str
-    """One sample in words: "an image of a store"."""
+    """One sample in words, for messages: "an image of a store"."""
     samples: str
-    """Samples in words, with the command that writes them."""
+    """Samples in words, with the command that writes the samples, for messages."""
     matches: Callable[[str], bool]
-    """Tells whether a path is such an address."""
+    """Function that tells whether a path is an address of this form."""
     new_finder: Callable[[], Callable[[str], str]]
-    """Returns a function that opens the file of an address once, and says why the sample cannot be
-    used; "" for a sample that can."""
+    """Function that returns a checker: address → reason why a sample cannot be used, or ""."""
 
 
 ADDRESSES: Registry[Address] = Registry()
-"""Addresses by the kind of their samples; a path that none matches is the file of a scan."""
+"""Forms of addresses by kind of sample; a path that fits no form is the file of a scan."""
 
 
 def address_of(path: str) -> Address | None:
-    """Return the address that a path is; None for the path of a scan."""
+    """Return the form of address that a path has; None for the path of a scan's own file."""
     for address in ADDRESSES.entries():
         if address.matches(path):
             return address
@@ -38,7 +37,7 @@ def address_of(path: str) -> Address | None:
 
 
 class SampleFinder:
-    """Finder of samples by their addresses, which opens each file once."""
+    """Check samples by their addresses, opening each file of samples once."""
 
     def __init__(self) -> None:
         self._finders: dict[str, Callable[[str], str]] = {}

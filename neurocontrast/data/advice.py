@@ -1,4 +1,4 @@
-"""Advice on the recipe to begin with, by the content of a table and its number of people.
+"""Advise which recipe to begin with, by the content of a table and its number of people.
 
 `check`, `doctor`, `qc` and the lines "Next" of the command line give this advice, and the tables of
 the documentation say the same (docs/choosing.md).
@@ -11,56 +11,58 @@ from typing import Literal
 import pandas as pd
 
 Content = Literal["images", "measures", "maps", "brains"]
-"""Samples of a table: natural images, regional measures, maps of tissue or brains."""
+"""Content of a table: natural images, regional measures, maps of tissue, or intensities of
+brains.
+"""
 
 MANY_PEOPLE = 1000
-"""Number of people from which a large network is advised."""
+"""Smallest number of people for which a large network is advised."""
 FEW_PEOPLE = 100
 """Number of people below which regional measures are reduced to principal components."""
 MANY_SITES = 5
-"""Number of sites from which five encoders, each without some of the sites, are advised."""
+"""Smallest number of sites for which five encoders are advised, each trained without some sites."""
 FEWEST_PEOPLE = 10
-"""Number of people below which no number of components is advised, since nothing is learned."""
+"""Number of people below which no number of components is advised: there is too little to learn."""
 _COMPONENTS = {"measures_linear": 120, "tissue_linear": 60, "tissue_discriminants": 60}
-"""Number of components of the linear recipes; a table must have more people."""
+"""Linear recipe → number of components; a table must have more people than components."""
 _METADATA = ("age", "sex")
 _MAPS = ("gm", "wm", "csf")
 
 
 @dataclass(frozen=True)
 class TableContent:
-    """Facts of a table that decide about the recipe."""
+    """Facts of a table that decide which recipe is advised."""
 
     content: Content
     n_people: int
     n_scans: int
     columns: frozenset[str]
-    """Columns with a value."""
+    """Columns of the table with a value in some row."""
     n_sites: int = 0
-    """Number of sites; 0 where none is named."""
+    """Number of sites; 0 if the table names no site."""
 
     @property
     def has_metadata(self) -> bool:
-        """Whether the table has age and sex, which the kernels of the recipes compare."""
+        """Whether the table has age and sex, which the recipes' kernels compare."""
         return self.columns.issuperset(_METADATA)
 
     @property
     def is_enough_for_measures(self) -> bool:
-        """Whether a network of regional measures has enough people, and their metadata."""
+        """Whether there are enough people, with age and sex, for a network of regional measures."""
         return self.has_metadata and self.n_people >= FEW_PEOPLE
 
     @property
     def has_imitations(self) -> bool:
-        """Whether the table has all maps, of three scans a person, as with imitated scanners."""
+        """Whether the table has tissue maps of three scans a person, as `--imitations 3` makes."""
         return self.columns.issuperset(_MAPS) and self.n_scans >= 3 * self.n_people
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Recipe with its tables; the first rule that holds for a table is the advice."""
+    """Recipe, and the tables that suit the recipe; the first rule true of a table decides."""
 
     when: str
-    """Description of the tables, in the words of the documentation."""
+    """Description of the tables that the recipe is for, as in the documentation."""
     recipe: str
     because: str
     holds: Callable[[TableContent], bool]
@@ -127,16 +129,16 @@ RULES = (
 
 @dataclass(frozen=True)
 class Advice:
-    """Recipe to begin with, and the settings that the table needs beside the recipe."""
+    """Recipe to begin with, the reason, and settings that the table needs in addition."""
 
     recipe: str
     because: str
     settings: tuple[str, ...] = ()
-    """Settings in the form that ``--set`` takes."""
+    """Settings in addition to the recipe, as ``--set`` takes them: ``key=value``."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Words that follow ``--config`` on the command line."""
+        """Recipe and settings as words to type after ``--config``."""
         words = [self.recipe]
         for setting in self.settings:
             words += ["--set", setting]
@@ -144,7 +146,7 @@ class Advice:
 
 
 def advise(table: TableContent) -> Advice:
-    """Choose the recipe by the first of `RULES` that holds, and its settings."""
+    """Choose the recipe by the first rule that holds for a table, and the settings to add."""
     rule = next(filter(lambda rule: rule.holds(table), RULES))
     settings = []
     if rule.recipe == "tissue_linear" and "wm" not in table.columns:
@@ -159,7 +161,7 @@ def advise(table: TableContent) -> Advice:
 
 
 def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
-    """Advise on a cohort's table; `kind` is the value of ``data.kind``."""
+    """Advise which recipe suits a cohort's table; `kind` is the setting ``data.kind``."""
     filled = (table.notna() & (table.astype(str) != "")).any()
     columns = frozenset(table.columns[filled].astype(str))
     n_people = int(table["subject_id"].nunique())
@@ -171,7 +173,7 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
 
 
 def _content_of(kind: str, columns: frozenset[str]) -> Content:
-    """Return the content of a table, by the kind of its data and by its columns."""
+    """Return the content of a table, by the setting ``data.kind`` and by the table's columns."""
     if kind == "images":
         return "images"
     if kind == "measures":

@@ -1,4 +1,4 @@
-"""Batches of a dataset, read in threads ahead of the computation that needs them."""
+"""Read batches of a dataset in threads, ahead of the computation on earlier batches."""
 
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -12,27 +12,29 @@ import numpy.typing as npt
 import torch
 
 _BATCHES_AHEAD = 2
-"""Number of batches that are read ahead."""
+"""Number of batches that are read ahead of the computation."""
 
 Batches: TypeAlias = Generator[tuple[torch.Tensor, torch.Tensor], None, None]
-"""Row numbers (n,) and images (n, C, D, H, W), batch by batch; closing it ends the reading."""
+"""Generator of batches: row numbers (n,) and images (n, C, D, H, W). Closing the generator ends
+the reading.
+"""
 Sample: TypeAlias = dict[str, Any]
-"""Image of a scan under the key ``image``, and the scan's metadata by column."""
+"""Sample of a dataset: the image under key ``image``, and the scan's metadata by column."""
 
 
 class Images(Protocol):
-    """Samples to read in batches: a `CohortDataset`, or an object with the same methods."""
+    """Interface of datasets that are read in batches, such as `CohortDataset`."""
 
     def __len__(self) -> int:
         """Return the number of scans."""
 
     def __getitem__(self, index: int) -> Sample:
-        """Return ``{"image": Tensor (C, D, H, W), …}``."""
+        """Return a sample, ``{"image": Tensor (C, D, H, W), …}``."""
 
 
 @runtime_checkable
 class ImagesInPlace(Protocol):
-    """Images read straight into the memory of their batch, in the precision of the cache."""
+    """Interface of datasets that read images straight into a batch's memory, without a copy."""
 
     image_shape: tuple[int, ...]
     image_dtype: np.dtype[Any]
@@ -43,15 +45,15 @@ class ImagesInPlace(Protocol):
 
 @runtime_checkable
 class ImagesInMemory(Protocol):
-    """Samples in memory, without a file to read, such as tables of measures."""
+    """Interface of datasets that are in memory, such as regional measures, and need no reading."""
 
     def batch(self, rows: Sequence[int]) -> npt.NDArray[Any]:
-        """Return a new array with the samples of some rows."""
+        """Return a new array with the samples at `rows`."""
 
 
 @dataclass(frozen=True)
 class PairedImages:
-    """Two kinds of samples of the same scans, in the same order, whose batches are pairs."""
+    """Two datasets of the same scans in the same order, such as images and regional measures."""
 
     first: Images
     second: Images
@@ -65,7 +67,7 @@ class PairedImages:
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Divide rows, in their order, into batches of at most `batch_size` rows and near-equal sizes.
+    """Divide rows, in their order, into batches of nearly equal size, at most `batch_size`.
 
     No batch has a single row, which has no negatives: an odd row left over by a `batch_size` of 2
     is in a batch of 3.
@@ -81,7 +83,7 @@ def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list
 def read_batches(
     images: Images, batches: Iterable[Sequence[int]], *, n_readers: int = 1
 ) -> Batches:
-    """Yield batches in their order, read by threads while the caller computes on earlier ones.
+    """Yield batches in order, read by threads while the caller computes on earlier batches.
 
     Samples of `ImagesInMemory` need no reading and no thread. Images of `ImagesInPlace` stay in the
     precision of the cache (`Encoder` and `TwoViews` widen them on their device).
@@ -112,7 +114,7 @@ def read_batches(
 def _read_pairs(
     images: PairedImages, batches: Sequence[Sequence[int]], *, n_readers: int
 ) -> Generator[tuple[Any, Any], None, None]:
-    """Yield batches of pairs: rows, and samples of the first and of the second kind."""
+    """Yield batches of two datasets: row numbers, and a pair of both datasets' samples."""
     first = read_batches(images.first, batches, n_readers=n_readers)
     second = read_batches(images.second, batches, n_readers=n_readers)
     try:
@@ -123,21 +125,21 @@ def _read_pairs(
 
 
 def _paired(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return the rows of a batch, and its samples of both kinds."""
+    """Join the batches of two datasets: row numbers, and a pair of both datasets' samples."""
     assert torch.equal(first[0], second[0])
     return first[0], (first[1], second[1])
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """Batch that threads read: rows, memory if images are read in place, and tasks."""
+    """Batch that threads are reading: row numbers, the batch's memory if shared, and tasks."""
 
     rows: Sequence[int]
     array: npt.NDArray[Any] | None
     tasks: list[Future[Any]]
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Wait for all images, and return row numbers and images."""
+        """Wait until all images of the batch are read; return row numbers and images."""
         items = [task.result() for task in self.tasks]
         if self.array is not None:
             volumes = torch.from_numpy(self.array)
@@ -147,7 +149,7 @@ class _Reading:
 
 
 def _start_reading(pool: ThreadPoolExecutor, images: Images, rows: Sequence[int]) -> _Reading:
-    """Start to read a batch: into its memory, or image by image to be stacked."""
+    """Start to read a batch in threads, into the batch's memory if the dataset can."""
     if not isinstance(images, ImagesInPlace):
         return _Reading(rows, None, [pool.submit(images.__getitem__, int(row)) for row in rows])
     array = np.empty((len(rows), *images.image_shape), images.image_dtype)

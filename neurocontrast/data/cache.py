@@ -1,4 +1,4 @@
-"""Cache of preprocessed volumes on disk: made once, and made again when the scan changes."""
+"""Keep preprocessed volumes on disk: made once, and made again when a scan changes."""
 
 import contextlib
 import errno
@@ -29,26 +29,28 @@ from neurocontrast.transforms.images import affine_of, apply, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk that is full."""
+"""Error numbers of a full disk."""
 _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
-"""Errors of a folder that may not be written, or that another process or host has removed."""
+"""Error numbers of a folder that may not be written, or that another process or host has
+removed.
+"""
 _CONTENT = "content"
-"""Key of an entry's header with the digests of the voxels of its files."""
+"""Key in a cache file's header for the digests of the scan's voxels."""
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
-"""Transforms of each scan before its volume is kept."""
+"""Transforms applied to each scan before its volume is kept on disk."""
 
 
 class CacheFullError(DataError):
-    """Error when the disk of the cache is full, and no other scan can be kept."""
+    """The disk of the cache is full, so that no further scan can be kept."""
 
     exit_code = 1
 
 
 def default_cache_folder() -> Path:
-    """Return the folder for ``data.cache_dir: null``.
+    """Return the folder of preprocessed volumes for the setting ``data.cache_dir: null``.
 
-    It is ``$XDG_CACHE_HOME/neurocontrast``, or ``~/.cache/neurocontrast``.
+    The folder is ``$XDG_CACHE_HOME/neurocontrast``, or ``~/.cache/neurocontrast``.
     """
     root = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not root.is_absolute():
@@ -57,14 +59,14 @@ def default_cache_folder() -> Path:
 
 
 class VolumeCache:
-    """Cache of the volumes that the same transforms make, a safetensors file for each scan.
+    """Cache of the volumes that fixed transforms make, one safetensors file for each scan.
 
-    An entry belongs to the resolved path of its scan (or of its channels' files), to the digest of
-    the transforms (with their version) and to `dtype`. It is used only while size, modification
-    time and change time of the scan are unchanged, and only if its checksum is right. Entries
-    appear whole or not at all, so processes, hosts and users can share a folder, and an
-    interrupted preparation continues. Where the folder may not be written, a scan without an entry
-    is preprocessed in memory each time it is read.
+    The file of a scan, an entry, belongs to the resolved path of the scan (or of its channels'
+    files), to the digest of the transforms (with their version) and to `dtype`. An entry is used
+    only while size, modification time and change time of the scan are unchanged, and only if its
+    checksum is right. Entries appear whole or not at all, so processes, hosts and users can share
+    a folder, and an interrupted preparation continues. Where the folder may not be written, a scan
+    without an entry is preprocessed in memory each time it is read.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ class VolumeCache:
         progress: Progress = SILENT,
         failures: dict[ScanFiles, str] | None = None,
     ) -> int:
-        """Preprocess the scans without a valid entry, and return how many are kept.
+        """Preprocess scans that have no valid file in the cache; return how many are kept.
 
         Parameters
         ----------
@@ -163,7 +165,7 @@ class VolumeCache:
         return n_kept
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
-        """Return the scans without a valid entry, whose headers alone are read."""
+        """Return the scans without a valid file in the cache, by reading the files' headers."""
         missing = []
         for scan in dict.fromkeys(map(as_scan, scans)):
             if self._entry(scan, only_header=True) is None:
@@ -177,10 +179,10 @@ class VolumeCache:
         n_workers: int,
         progress: Progress = SILENT,
     ) -> list[str]:
-        """Return the digests of the voxels of each scan's files, "" for unreadable files.
+        """Return digests of the voxels of each scan's files; "" for unreadable files.
 
-        An entry holds the digests of its scan. A scan is read for them only where its entry is
-        missing, or of an earlier version, which then receives them.
+        The cache's file of a scan holds the digests. A scan is read only if that file is missing,
+        or was written by an earlier version; the digests are then added to the file.
         """
         listed = list(map(as_scan, scans))
         contents: dict[ScanFiles, str] = {}
@@ -201,7 +203,7 @@ class VolumeCache:
         return list(map(contents.__getitem__, listed))
 
     def _add_content(self, scan: ScanFiles) -> tuple[ScanFiles, str]:
-        """Return the digests of a scan's files, and keep them in the scan's entry, if any."""
+        """Return digests of a scan's voxels, and add them to the scan's file in the cache."""
         content = content_of(scan, {})
         entry = self._entry(scan)
         if entry is not None:
@@ -209,13 +211,13 @@ class VolumeCache:
         return scan, content
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
-        """Return a scan's volume, (C, D, H, W), in the precision of the cache, made if needed."""
+        """Return a scan's volume (C, D, H, W) from the cache, made if needed."""
         return self.read_with_affine(scan)[0]
 
     def read_with_affine(
         self, scan: ScanFiles | Path
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
-        """Return a scan's volume, (C, D, H, W), and the affine (4, 4) of its voxels."""
+        """Return a scan's volume (C, D, H, W), and the affine (4, 4) of its voxels."""
         entry = self._entry(as_scan(scan))
         if entry is None:
             entry = self._make(as_scan(scan))
@@ -223,16 +225,16 @@ class VolumeCache:
         return entry.parts["volume"], entry.parts["affine"]
 
     def _entry_path(self, scan: ScanFiles) -> Path:
-        """Return the path of a scan's entry."""
+        """Return the path of a scan's file in the cache."""
         paths = map(os.path.realpath, files_of(scan))
         return self.folder / f"{digest_of('volume', *paths)}.safetensors"
 
     def _identity(self, path: Path, source: Sequence[int]) -> str:
-        """Return text in an entry's header, so that an entry under another name is not used."""
+        """Return text for a cache file's header, so that a renamed file is not used."""
         return json.dumps([self.folder.name, path.stem, *source])
 
     def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Entry | None:
-        """Return a valid entry (without its parts if `only_header`), or None if there is none.
+        """Read a scan's file in the cache; None if the file is absent, outdated or damaged.
 
         The file is not mapped into memory: where another host replaces it, a network file system
         would end the process (SIGBUS).
@@ -271,14 +273,14 @@ class VolumeCache:
             return None
 
     def _trusts(self, status: os.stat_result) -> bool:
-        """Tell whether this user, or root, owns a file that nobody else may write."""
+        """Tell whether a file is owned by this user or root, and not writable by others."""
         if self.shared or not hasattr(os, "geteuid"):
             return True
         is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Make an entry, and return whether the folder keeps the entry, or a reason to fail."""
+        """Make a scan's cache file; return whether the file was kept, or the reason to fail."""
         try:
             return scan, self._keep(scan, self._make(scan))
         except CacheFullError:
@@ -287,7 +289,7 @@ class VolumeCache:
             return scan, str(error)
 
     def _make(self, scan: ScanFiles) -> Entry:
-        """Preprocess a scan; refuse a scan that changes in the meantime."""
+        """Preprocess a scan; refuse a scan whose files change in the meantime."""
         files = files_of(scan)
         name = ", ".join(files)
         for file in files:
@@ -310,7 +312,7 @@ class VolumeCache:
         return Entry(parts, before, content)
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        """Return a volume in the precision of the cache; refuse voxels that do not fit."""
+        """Return a volume in the cache's precision; refuse voxels beyond the precision's range."""
         if volume.shape != self.shape:
             raise DataError(
                 f"{name}: the transforms made an image {volume.shape}, and {self.shape} is kept."
@@ -325,7 +327,7 @@ class VolumeCache:
         return np.ascontiguousarray(volume, dtype=self.dtype)
 
     def _keep(self, scan: ScanFiles, entry: Entry) -> bool:
-        """Write an entry atomically, and return whether the folder could be written."""
+        """Write a scan's cache file, whole or not at all; return False for a read-only folder."""
         path = self._entry_path(scan)
         metadata = {"about": self._identity(path, entry.source), "crc32": checksum(entry.parts)}
         if entry.content is not None:
@@ -342,7 +344,7 @@ class VolumeCache:
         return True
 
     def _make_folder(self) -> int:
-        """Make the folder with its root's permissions, never writable by all, and return them."""
+        """Make the cache's folder with its root's permissions, never writable by all."""
         root = self.folder.parent
         described = self.folder / "contract.json"
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -356,7 +358,7 @@ class VolumeCache:
         return mode
 
     def _is_writable(self, progress: Progress) -> bool:
-        """Tell whether the folder may be written, before any scan is preprocessed."""
+        """Tell whether the cache's folder may be written, before any scan is preprocessed."""
         try:
             self._make_folder()
             with tempfile.TemporaryFile(dir=self.folder) as probe:
@@ -371,7 +373,7 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False for a folder that may not be written; raise other errors for users."""
+        """Return False if the error says that the folder may not be written; raise other errors."""
         if error.errno in _NOT_KEPT:
             return False
         if error.errno in _FULL:

@@ -1,4 +1,4 @@
-"""Checks of a table of scans: its columns, identifiers, image files and cells."""
+"""Check a table of scans: columns, identifiers, image files and cells."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from neurocontrast.reading import NO_FILE, problem_of_content
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 IDENTITY = ("participant_id", "subject_id", "session", "path")
 _WITHOUT_CODES = ("age", "site", "diagnosis")
-"""Columns in which a code for missing values would be an age, a site or a class."""
+"""Columns in which a code for missing values, such as -9, would be an age, a site or a class."""
 _RESERVED = re.compile(r"feature_[0-9]+")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Cells of a table as text, indexed by their line in the file, and the table's problems."""
+    """Cells of a table as text, indexed by line of the file, and the problems found in them."""
 
     cells: pd.DataFrame
     problems: Problems
 
     def refuse(self, column: str, reasons: Mapping[int, str]) -> None:
-        """Add a problem of a column for each row position that has a reason."""
+        """Add a problem for each row position that has a reason in `reasons`."""
         for row, reason in reasons.items():
             name = self.cells["participant_id"].iloc[row]
             line = int(self.cells.index[row])
             self.problems.add(reason, column=column, line=line, name=name)
 
     def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
-        """Return the values of a column; cells that cannot be read become problems."""
+        """Convert a column's cells to values; cells that cannot be read become problems."""
         cells = self.cells[column].copy()
         written = self.cells[column].tolist()
         cells.iloc[list(not_decoded)] = ""
@@ -82,7 +82,7 @@ def positions_of(mask: npt.ArrayLike) -> list[int]:
 
 
 def check_columns(source: str, names: list[str], channels: tuple[str, ...]) -> None:
-    """Refuse a table that lacks needed columns, or has reserved or repeated ones.
+    """Refuse a table of scans that lacks a needed column, or has reserved or repeated names.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def check_columns(source: str, names: list[str], channels: tuple[str, ...]) -> N
 
 
 def _check_channels(source: str, names: list[str], channels: tuple[str, ...], has: str) -> None:
-    """Refuse channels that are no columns, or no columns of files; `has` names the columns."""
+    """Refuse channels that are no columns of the table, or hold no files; `has` lists columns."""
     for column in channels:
         if column not in (*names, "path"):
             hint = suggestion(column, names)
@@ -127,7 +127,7 @@ def _check_channels(source: str, names: list[str], channels: tuple[str, ...], ha
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
-    """Return participant, subject and session of each row; bad and repeated ones are problems."""
+    """Return participant, subject and session of each row; wrong ones become problems."""
     cells = rows.cells
     nameless = rows.missing("participant_id", "every row needs an identifier")
     participants = cells["participant_id"]
@@ -167,7 +167,7 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 
 
 def _check_identifiers(rows: Rows) -> None:
-    """Refuse names of nobody, and subjects whose names differ in a visit alone."""
+    """Add a problem for cells that name no participant, and for names that differ in a visit."""
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
         for row, cell in enumerate(rows.cells[column]):
@@ -188,7 +188,7 @@ def _check_identifiers(rows: Rows) -> None:
 
 
 def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
-    """Return the absolute paths of a column of files, "" for missing cells.
+    """Return the absolute paths in a column of files; "" for missing cells.
 
     Parameters
     ----------
@@ -222,9 +222,9 @@ def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: 
 
 
 def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
-    """Return a problem by row for images that belong, by their BIDS name, to another row's person.
+    """Return row → problem, for images whose BIDS name is that of another row's person.
 
-    A column that was sorted without the other columns leaves such a table.
+    Such a table results if one column was sorted without the other columns.
     """
     labels = list(map(subject_label, cells["participant_id"]))
     people = set(labels)
@@ -238,7 +238,7 @@ def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, st
 
 
 def _absolute(cell: str, *, root: Path) -> str:
-    """Return the absolute path of a cell, in the form of Unicode of the disk."""
+    """Return the absolute path in a cell, with accented letters as the disk spells them."""
     path = os.path.join(root, os.path.expanduser(cell))  # noqa: PTH111, PTH118
     return as_on_disk(os.path.normpath(path))
 
@@ -246,7 +246,7 @@ def _absolute(cell: str, *, root: Path) -> str:
 def _check_files(
     rows: Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]
 ) -> None:
-    """Add a problem for each image that is absent, of no known format, or without content."""
+    """Add a problem for each image that is absent, empty of content, or of an unknown format."""
     wrong = dict[int, str]()
     n_absent = 0
     finder = SampleFinder()
@@ -270,11 +270,11 @@ def _check_files(
 
 
 _ABSENT = "absent"
-"""Problem of a path without a file."""
+"""Mark that `_problem_of_image` returns for a path without a file."""
 
 
 def _problem_of_image(path: str, finder: SampleFinder) -> str:
-    """Return why a path is no usable image, `_ABSENT` for an absent file, or ""."""
+    """Return why a path is no usable image: `_ABSENT`, or words; "" for a usable image."""
     address = address_of(path)
     if address is not None:
         return finder.problem_of(path, address)
@@ -292,7 +292,7 @@ def _problem_of_image(path: str, finder: SampleFinder) -> str:
 
 
 def _hint_for_absent(path: str) -> str:
-    """Name the compressed or uncompressed file beside an absent image, if there is one."""
+    """Name the file that an absent image may be meant to be: with or without ``.gz``."""
     near = Path(f"{path}.gz")
     if path.endswith(".gz"):
         near = Path(path.removesuffix(".gz"))
@@ -302,7 +302,7 @@ def _hint_for_absent(path: str) -> str:
 
 
 def _hint_for_address(path: str, problems: Problems) -> None:
-    """Add a hint for an address of the web, or a path of Windows."""
+    """Add a hint if an absent path is a web address, or has the backslashes of Windows."""
     if ":/" in path:
         problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
     if "\\" in path:

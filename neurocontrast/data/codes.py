@@ -1,4 +1,4 @@
-"""Codes that the name of a column explains, as in ``Gender_ 1=female_2=male``."""
+"""Read codes that a column's name or a text explains, as in ``Gender_ 1=female_2=male``."""
 
 import re
 
@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"[0-9]+|[^\W\d_]+")
 
 
 def codes_first(meanings: dict[str, str]) -> dict[str, str]:
-    """Return code → meaning; turn meaning → number, as in ``{"female": 1}``, round."""
+    """Return code → meaning; a mapping the other way, as ``{"female": 1}``, is turned around."""
     turned = {}
     for meaning, code in meanings.items():
         if number_of(code) is not None and number_of(meaning) is None:
@@ -27,9 +27,9 @@ def codes_first(meanings: dict[str, str]) -> dict[str, str]:
 
 
 def codes_in_name(column: str) -> dict[str, str]:
-    """Return the codes that the name of a column explains, as in ``SEX_ID (1=m, 2=f)``.
+    """Return code → meaning from a column's name, as in ``SEX_ID (1=m, 2=f)``; empty if none.
 
-    Names of sexes may also be ``Gender_ 1=female_2=male`` or ``sex_1_male_2_female``.
+    A column of sexes may also be called ``Gender_ 1=female_2=male`` or ``sex_1_male_2_female``.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def codes_in_name(column: str) -> dict[str, str]:
 
 
 def _alternating(tokens: list[str]) -> dict[str, str]:
-    """Return number → word of tokens that are in turn a number and a word of a sex, or nothing.
+    """Return number → word for sex if numbers and words take turns; empty if not.
 
     ``1 male, 2 female`` and ``male 1, female 2`` are read.
     """
@@ -69,7 +69,7 @@ def _alternating(tokens: list[str]) -> dict[str, str]:
 
 
 def sexes_in_words(text: str) -> dict[str, str]:
-    """Return code → word of sexes that a text explains, as in ``1 = female, 2 = male``.
+    """Return code → word for sex from a text such as ``1 = female, 2 = male``; empty if none.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def sexes_in_words(text: str) -> dict[str, str]:
 
 
 def base_name(column: str) -> str:
-    """Return the name of a column in lower case, without accents and explained codes."""
+    """Return a column's name in lower case, without accents and without explanations of codes."""
     name = column
     if codes_in_name(column):
         of_sex = _OF_SEX.match(column)

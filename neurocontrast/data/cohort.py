@@ -1,4 +1,4 @@
-"""Cohort: a validated table of scans, one row a scan, and the split of its subjects."""
+"""Read a cohort, a validated table with one row a scan, and split its subjects for validation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Kind = Literal["continuous", "categorical"]
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Table of scans with their metadata and the paths of their images.
+    """Cohort: a table of scans with metadata, and the paths of the scans' images.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Cohort:
 
     @property
     def scans(self) -> list[ScanFiles]:
-        """Files of each scan: its path, or a tuple of one path a channel."""
+        """Files of each scan: one path, or a tuple with a path for each channel."""
         if len(self.channels) == 1:
             return list(self.table[self.channels[0]].astype(str))
         columns = [self.table[column].astype(str) for column in self.channels]
@@ -82,7 +82,7 @@ class Cohort:
 
     @property
     def simulated(self) -> bool:
-        """Whether any scan is marked as simulated, by a column ``simulated`` or by ``source``."""
+        """Whether any scan is marked as simulated, by column ``simulated`` or column ``source``."""
         marks: list[str] = []
         if "simulated" in self.table:
             for value in self.table["simulated"].unique():
@@ -95,7 +95,7 @@ class Cohort:
         return any(mark not in ("", "0", "no", "false") for mark in marks)
 
     def paths_in(self, *columns: str) -> list[str]:
-        """Return absolute paths from the first of some columns that exists; "" for missing ones."""
+        """Return absolute paths from the first of the columns that exists; "" for missing cells."""
         cells = pd.Series("", self.table.index)
         for name in columns:
             if name in self.table:
@@ -110,7 +110,7 @@ class Cohort:
         return paths
 
     def subset(self, rows: npt.ArrayLike) -> Cohort:
-        """Return a cohort of some rows, by position in their order, or by a boolean mask."""
+        """Return a cohort of some rows, chosen by positions in order or by a boolean mask."""
         chosen = replace(self, table=self.table.iloc[np.asarray(rows)].reset_index(drop=True))
         if self.measures is None:
             return chosen
@@ -118,7 +118,7 @@ class Cohort:
         return replace(chosen, measures=replace(self.measures, values=values))
 
     def select(self, where: Mapping[str, object]) -> Cohort:
-        """Return the cohort of the scans that a selection keeps.
+        """Return a cohort of the scans with selected values, such as the scans of one site.
 
         A selection is for instance ``{"site": ["london"], "diagnosis": {"not": "pd"}}``; see
         `neurocontrast.data.columns.matching_rows`.
@@ -126,7 +126,7 @@ class Cohort:
         return self.subset(matching_rows(self.table, where, place=self.source.name))
 
     def names(self) -> list[str]:
-        """Return the name of each scan in messages: participant, and session if there is one."""
+        """Return each scan's name for messages: participant, and session if there is one."""
         names = []
         keys = zip(self.table["participant_id"], self.table["session"], strict=True)
         for participant, session in keys:
@@ -154,19 +154,19 @@ class Cohort:
         return digest_of("neurocontrast-cohort", len(self.table), *contents)
 
     def _below_root(self, path: str) -> str:
-        """Return a path relative to the root; outside the root, the name of the file."""
+        """Return an image's path relative to the root; only the file name if outside the root."""
         file = Path(path)
         if not file.is_relative_to(self.root):
             return file.name
         return file.relative_to(self.root).as_posix()
 
     def subject_digests(self) -> list[str]:
-        """Return the sorted digests of the subjects, which hide the order of the table."""
+        """Return digests of the subjects' identifiers, sorted to hide the order of the table."""
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the column with the files of each channel: ``path`` for "t1", also for None."""
+    """Return the table column with the files of each channel; channel "t1" is column ``path``."""
     if channels is None:
         return ("path",)
     columns = []
@@ -179,14 +179,14 @@ def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _digits_of(value: float) -> str:
-    """Return a number with all its digits; "" for a missing number."""
+    """Return a number as text with all its digits; "" for a missing number."""
     if np.isnan(value):
         return ""
     return repr(float(value))
 
 
 class Inspection(NamedTuple):
-    """Cohort with NaN in refused cells, its problems, and each row's line in the file."""
+    """Cohort with NaN in unreadable cells, problems, and each row's line in the table's file."""
 
     cohort: Cohort
     problems: Problems
@@ -243,7 +243,7 @@ def inspect_cohort(
     channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Inspection:
-    """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
+    """Read a table of scans as `read_cohort` does, but return problems instead of raising."""
     people = read_people(participants, IDENTITY)
     cells = people.cells
     source = place_of(participants)
@@ -280,7 +280,7 @@ def inspect_cohort(
 def split_by_subject(
     cohort: Cohort, fraction: float, seed: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Split scans into training and validation, with all scans of a subject on one side.
+    """Split scans for training and validation, all scans of a subject on the same side.
 
     About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one
     is always kept; where sites are too small for that, the largest remainders decide. The choice

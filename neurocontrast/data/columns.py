@@ -1,4 +1,4 @@
-"""Cells of tables as values, by one rule for each column, and selection of rows and columns."""
+"""Convert cells of tables to values, by one rule for each column, and select rows and columns."""
 
 import fnmatch
 import re
@@ -24,7 +24,7 @@ from neurocontrast.data.sexes import as_sex, read_sexes
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 AGE_LIMITS = (0.0, 120.0)
-"""Lowest and highest age in years."""
+"""Lowest and highest age in years that is accepted."""
 AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
 """Usual names of a column of ages in years."""
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
@@ -32,14 +32,14 @@ _TOP_CODED = re.compile(r"^([0-9]+(?:\.[0-9]+)?)\+$")
 _BAND = re.compile(r"[0-9]+ ?[-–] ?[0-9]+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
 IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id")
-"""Usual names of the column that names people; ``id`` can number the rows."""
+"""Usual names of the column that identifies people, without ``id``, which can number the rows."""
 SESSIONS = ("session_id", "session", "ses")
 _TEXT: Any = pd.Series(["text"]).dtype
-"""Dtype of text in the installed pandas: `str` from version 3 on, object before."""
+"""Dtype of text in the installed pandas: `str` from version 3 on, `object` before."""
 
 
 def is_numeric(cells: Iterable[str]) -> bool:
-    """Tell whether a column holds numbers and no name such as `007`, missing cells apart."""
+    """Tell whether all filled cells are numbers, none with leading zeros such as ``007``."""
     filled = {cell for cell in cells if not is_missing(cell)}
     return bool(filled) and all(map(_is_number, filled))
 
@@ -50,7 +50,7 @@ def _is_number(cell: str) -> bool:
 
 
 def as_age(cell: str) -> float | Refusal:
-    """Return an age in years; `89+` is 89, since BIDS hides higher ages."""
+    """Return the age in a cell in years, or a `Refusal`; ``89+`` is 89, as BIDS caps ages."""
     low, high = AGE_LIMITS
     value = number_of(_TOP_CODED.sub(r"\1", cell))
     rule = f"an age is a number of years from {low:g} to {high:g}, or n/a"
@@ -65,7 +65,7 @@ def as_age(cell: str) -> float | Refusal:
 
 
 def _hint_for_age(cell: str) -> str:
-    """Return the remedy for a band of ages or a decimal comma, or ""."""
+    """Return advice for a cell with a band of ages or a decimal comma; "" for other cells."""
     if _BAND.fullmatch(cell):
         return "Age bands are categories: keep them in a column of another name, such as age_band."
     if _DECIMAL_COMMA.fullmatch(cell):
@@ -74,7 +74,7 @@ def _hint_for_age(cell: str) -> str:
 
 
 def number_in(column: str, cell: str) -> float | None:
-    """Return the number in a cell by the rule of its column; an age may be ``89+``."""
+    """Return the number in a cell of a column, or None; an age may be written ``89+``."""
     if column != "age":
         return number_of(cell)
     age = as_age(cell)
@@ -89,11 +89,11 @@ RULES: dict[str, Callable[[str], object]] = {
     "site": spelling_of,
     "diagnosis": spelling_of,
 }
-"""Rules of the columns with a fixed meaning: functions from a cell to its value."""
+"""Column → function from a cell to its value, for age, sex, site and diagnosis."""
 
 
 def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refusal]]:
-    """Return a column of text as values, and the positions of refused cells.
+    """Convert a column of text to values; return the values, and refusals by row position.
 
     A column is read by its rule, or as numbers if all cells are numbers. Rows are numbered from 0;
     missing and refused cells are NaN.
@@ -121,11 +121,11 @@ def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refus
 def levels_of(
     column: str, cells: Iterable[object], *, learned: Collection[str | None] = ()
 ) -> list[str | None]:
-    """Return the level of each cell of a column, as tables are compared with each other.
+    """Return the name of the site, sex or class in each cell, in one spelling for all tables.
 
-    1, 1.0 and "1.0" are one level, and so are all words for a sex. Numbers for a sex are read where
-    all of the column mean one (1 and 2); beside a 0 they stay as they are, and so do words that are
-    not understood, and levels that were `learned` as they are.
+    1, 1.0 and "1.0" are the same, and so are all words for a sex. The codes 1 and 2 of a sex are
+    read unless the column has other numbers. Words that are not understood, and values that a
+    model `learned` as they are, stay as they are.
     """
     levels = list(map(level_of, cells))
     if not is_of_sex(column):
@@ -137,12 +137,12 @@ def levels_of(
 
 
 def is_of_sex(column: object) -> bool:
-    """Tell whether a column holds sexes, by its name."""
+    """Tell whether a column holds sexes: its name is ``sex``."""
     return str(column).strip().lower() == "sex"
 
 
 def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
-    """Return the sex, F or M, of each level that is understood beside the other levels."""
+    """Return level → "F" or "M", for the levels of a column of sexes that are understood."""
     spelled = sorted(filter(None, set(levels)))
     sexes: dict[str | None, str] = {}
     for level, sex in zip(spelled, read_sexes(spelled).values, strict=True):
@@ -152,7 +152,7 @@ def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
-    """Return the first column with one of the names, in any case and without codes, or ""."""
+    """Return the first column with one of the names, in any case, codes ignored; "" if none."""
     by_name = {base_name(column): column for column in reversed([*map(str, columns)])}
     for name in names:
         if name in by_name:
@@ -167,7 +167,7 @@ def identifier_column(
     id_column: str | None = None,
     names: Sequence[str] = IDENTIFIERS,
 ) -> str:
-    """Return the column of identifiers of a table: `id_column`, or the first of `names`."""
+    """Return a table's column of identifiers: `id_column`, or the first of the usual `names`."""
     if id_column is not None and id_column not in columns:
         near = suggestion(id_column, columns)
         raise DataError(
@@ -183,7 +183,7 @@ def identifier_column(
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message for a column that a table lacks, with the table's own columns."""
+    """Return the message for a column that a table lacks, with the columns the table has."""
     names = [str(name) for name in columns if name != "path"]
     return f"{where} has no column '{column}'.{suggestion(column, names)} It has: {one_of(names)}."
 
@@ -191,7 +191,7 @@ def no_column(where: str, column: str, columns: Iterable[object]) -> str:
 def matching_columns(
     patterns: Sequence[str], columns: Sequence[str], *, where: str = "the table"
 ) -> list[str]:
-    """Return the columns that patterns such as ``attr_*`` name; refuse patterns without columns."""
+    """Return the columns that patterns such as ``attr_*`` match; refuse a pattern without any."""
     chosen: dict[str, None] = {}
     lacking: list[str] = []
     for pattern in patterns:
@@ -212,7 +212,7 @@ _Scalar = str | int | float
 
 
 def _as_texts(values: object) -> tuple[str, ...]:
-    """Return the values of a choice as text; refuse an empty list, and other types of values."""
+    """Return selected values as text; refuse an empty list and values of other types."""
     listed: Sequence[object] = [values]
     if isinstance(values, list | tuple):
         listed = values
@@ -222,7 +222,7 @@ def _as_texts(values: object) -> tuple[str, ...]:
 
 
 def _as_choice(choice: object) -> object:
-    """Return the values of a column as a tuple of text, or as ``{"not": tuple of text}``."""
+    """Return a selection as a tuple of text, or as ``{"not": tuple of text}``."""
     if not isinstance(choice, Mapping):
         return _as_texts(choice)
     if list(choice) != ["not"]:
@@ -237,13 +237,15 @@ _Choice = Annotated[
     ),
 ]
 Where = dict[str, _Choice]
-"""Values to keep, by column, or ``{not: values to leave out}``; ``n/a`` is a missing value."""
+"""Selection of rows: column → values to keep, or ``{not: values to leave out}``. ``n/a`` selects
+missing cells.
+"""
 
 
 def matching_rows(
     table: pd.DataFrame, where: Mapping[str, object], *, place: str
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows of a table that match a selection in every column.
+    """Return a mask of a table's rows that match the selected values in every column.
 
     Parameters
     ----------
@@ -285,9 +287,9 @@ def matching_rows(
 
 
 def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the cells that a choice keeps, where cells may lack its values.
+    """Return a mask of the cells that a selection keeps; selected values may be absent.
 
-    A choice is a value of the selections of `matching_rows`.
+    `choice` is the selection for one column in the argument ``where`` of `matching_rows`.
     """
     values, is_excluded = _values_of_choice(choice)
     levels = _Levels(column, cells)
@@ -297,7 +299,7 @@ def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray
 
 
 def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
-    """Return the values of a choice, and whether they are left out instead of kept."""
+    """Return the values of a selection, and whether to leave the values out instead of keep."""
     values: Any = _as_choice(choice)
     if isinstance(values, Mapping):
         return values["not"], True
@@ -305,7 +307,7 @@ def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
 
 
 class _Levels:
-    """Levels of the rows of a column, and of values that name them; missing is ``n/a``."""
+    """Cells of a column in one spelling, to compare with selected values; missing is ``n/a``."""
 
     def __init__(self, column: str, cells: pd.Series) -> None:
         written = cells.map(lambda cell: _written(column, cell)).reset_index(drop=True)
@@ -315,7 +317,7 @@ class _Levels:
             self.of_rows = self.of_rows.replace(_sex_of_levels(self.of_rows))
 
     def named(self, value: object) -> str:
-        """Return the level that a value names: ``female`` names F where rows have F."""
+        """Return a selected value in the column's spelling: F for ``female``, for example."""
         written = _written(self._column, value)
         if not is_of_sex(self._column) or written in set(self.of_rows):
             return written
@@ -323,7 +325,7 @@ class _Levels:
 
 
 def _written(column: str, value: object) -> str:
-    """Return a cell or a value in one spelling; a missing one is ``n/a``, "None" is a value."""
+    """Return a cell or selected value in one spelling; a missing cell is ``n/a``."""
     spelled = spelling_of(text_of(value))
     if is_missing(spelled):
         return "n/a"

@@ -1,4 +1,4 @@
-"""Groups of sites that share a person, and of scans that share a digest of their content."""
+"""Group sites that share a person, or scans that share a digest of their content."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components
 def number_connected(
     members: npt.NDArray[np.intp], shared: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.intp]:
-    """Number the groups of sites that share a person, or of scans that share a digest.
+    """Number groups of sites linked by a shared person, or of scans linked by a shared digest.
 
     Parameters
     ----------

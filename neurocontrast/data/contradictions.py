@@ -1,4 +1,4 @@
-"""Comparison of columns of one meaning, row by row, as ``sex`` beside ``gender``."""
+"""Compare columns of one meaning row by row, such as ``sex`` and ``gender``."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError
 
 MAX_AGE_DIFFERENCE = 1.0
-"""Years by which ages of one person may differ, since ages are rounded."""
+"""Largest difference in years between two ages of one person, since ages are rounded."""
 _YEARS = frozenset({"age", "age_years", "alter", "edad", "leeftijd", "eta", "idade"})
-"""Names of one and the same age; ``age_at_scan`` may rightly differ from ``age``."""
+"""Names of columns that hold the same age; ``age_at_scan`` may rightly differ from ``age``."""
 _MOST = 0.5
-"""Share of differing rows above which one of two columns is wrongly coded."""
+"""Share of differing rows above which one of two columns must be wrongly coded."""
 _N_SHOWN = 3
-"""Number of rows that a message shows."""
+"""Largest number of rows that a message shows."""
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Values of two columns of one meaning, by line, in rows that have both."""
+    """Values of two columns of one meaning, in the rows that have both, indexed by line."""
 
     kind: str
     taken: str
     second: str
     values: pd.DataFrame
     is_coded: tuple[bool, bool]
-    """Whether each column has numbers that nothing explains."""
+    """For each column, whether all its cells are numbers whose meaning nothing explains."""
 
     def differing(self) -> pd.DataFrame:
-        """Return the rows that contradict each other."""
+        """Return the rows in which the two columns contradict each other."""
         first = self.values["taken"]
         second = self.values["second"]
         if self.kind == "age":
@@ -44,7 +44,7 @@ class _Pair:
         return self.values[first != second]
 
     def is_refused(self, n_differing: int) -> bool:
-        """Tell whether one of the columns must be wrongly read."""
+        """Tell whether two columns must be the same, and yet differ in over half of the rows."""
         is_one_meaning = self.kind == "sex" and not self.is_coded[1]
         if self.kind == "age":
             is_one_meaning = {base_name(self.taken), base_name(self.second)} <= _YEARS
@@ -53,13 +53,13 @@ class _Pair:
 
 @dataclass
 class Contradictions:
-    """Columns of one meaning that contradict each other: refusals and warnings."""
+    """Messages on columns of one meaning that contradict each other: refusals and warnings."""
 
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def add(self, pair: _Pair) -> None:
-        """Add the rows of a pair that differ."""
+        """Compare two columns, and add a refusal or warning if rows differ."""
         differing = pair.differing()
         n_rows = len(pair.values)
         is_swapped = pair.kind == "sex" and len(differing) > max(1, _MOST * n_rows)
@@ -82,7 +82,7 @@ class Contradictions:
             self.warnings.append(f"{message}; '{pair.taken}' is taken")
 
     def raise_if_refused(self, source: str) -> None:
-        """Refuse a table with two columns of which one must be wrongly coded."""
+        """Raise a `DataError` if one of two contradicting columns must be wrongly coded."""
         if self.refusals:
             raise DataError(
                 f"{source}: {'; '.join(self.refusals)}: one of them is coded otherwise than it is "
@@ -98,7 +98,7 @@ def warnings_of_contradictions(
     names: Mapping[str, tuple[str, ...]],
     descriptions: Mapping[str, Description],
 ) -> list[str]:
-    """Compare columns that are taken with other columns of the same meaning; return warnings.
+    """Compare the columns used for age, sex, site and diagnosis with unused columns of like names.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def warnings_of_contradictions(
 
 
 def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the other columns with a usual name of the same meaning."""
+    """Yield the other columns whose name is usual for the same meaning."""
     for second in map(str, cells.columns):
         name = base_name(second)
         if second != column and name in names:
@@ -143,7 +143,7 @@ def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterato
 def _values_of(
     kind: str, column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]
 ) -> pd.Series:
-    """Return the decoded values of a column by line; missing and refused cells are None."""
+    """Return the decoded values of a column, indexed by line; None if missing or refused."""
     spellings = cells[column].unique().tolist()
     reading = decode_column(kind, column, spellings, description_of(column, descriptions))
     as_value: Callable[[str], object] = str
@@ -160,12 +160,12 @@ def _values_of(
 
 
 def _plain_level(value: str) -> str:
-    """Return a level without its case."""
+    """Return a site or class in lower case and one spelling, to compare two columns."""
     return spelling_of(value).casefold()
 
 
 def _is_coded(column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]) -> bool:
-    """Tell whether a column has numbers alone that neither Levels nor its name explain."""
+    """Tell whether a column has only numbers, explained by neither a JSON file nor its name."""
     description = description_of(column, descriptions)
     if description.levels or description.words or codes_in_name(column):
         return False

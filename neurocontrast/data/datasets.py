@@ -1,4 +1,4 @@
-"""Datasets of a cohort: the image of each scan with the columns of its table, or measures."""
+"""Datasets of a cohort: images of scans with columns of the table, or regional measures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _IMAGE = "image"
 
 
 class CohortDataset(Dataset):
-    """Scans of a cohort as a `monai.data.Dataset`, with the columns of its table.
+    """Dataset of a cohort's scans (`monai.data.Dataset`), with the columns of the cohort's table.
 
     An item is a dictionary: ``"image"``, a `monai.data.MetaTensor` (C, D, H, W) float32 with the
     affine of its voxels, and every column of the table but the paths of the scan, among them
@@ -103,18 +103,18 @@ class CohortDataset(Dataset):
 
     @classmethod
     def from_cache(cls, cohort: Cohort, cache: VolumeCache) -> CohortDataset:
-        """Return a dataset of the volumes in a cache, whose transforms may be fitted later."""
+        """Return a dataset of the volumes in a cache, whose transforms may still be fitted."""
         dataset = cls(cohort, Compose([]))
         dataset._keep_in(cache)
         return dataset
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read an image into `out`, of `image_shape` and `image_dtype`, the cache's precision."""
+        """Read an image from the cache into `out`, of `image_shape` and `image_dtype`."""
         assert self.cache is not None
         np.copyto(out, self.cache.read(self.scans[index]), casting="no")
 
     def _keep_in(self, cache: VolumeCache) -> None:
-        """Read images from a cache, which keeps them before the first random transform."""
+        """Read images from a cache, which keeps images as they are before random transforms."""
         self.cache = cache
         self.transform = self.transform.flatten()
         self._n_kept = _n_deterministic(self.transform)
@@ -123,7 +123,7 @@ class CohortDataset(Dataset):
             self.image_dtype = cache.dtype
 
     def _transform(self, index: int) -> Sample:
-        """Return an item: its volume from the cache, if any, and transformed."""
+        """Return a transformed sample, starting from the cached volume if there is a cache."""
         item = self.data[index]
         if self.cache is None:
             return apply(self.transform, item)
@@ -135,7 +135,7 @@ class CohortDataset(Dataset):
 
 
 class InPlaceDataset(torch.utils.data.Dataset[Sample]):
-    """Dataset of samples that are read into arrays of `image_shape` and `image_dtype`."""
+    """Base of datasets that read samples into arrays of `image_shape` and `image_dtype`."""
 
     image_shape: tuple[int, ...]
     image_dtype: np.dtype[Any]
@@ -152,7 +152,7 @@ class InPlaceDataset(torch.utils.data.Dataset[Sample]):
 
 
 class MeasuresDataset(InPlaceDataset):
-    """Dataset of standardised measures (people, measures); a sample has shape (measures, 1)."""
+    """Dataset of people's standardised regional measures; a sample has shape (measures, 1)."""
 
     def __init__(self, values: npt.NDArray[np.float32]) -> None:
         self.values = values
@@ -163,16 +163,16 @@ class MeasuresDataset(InPlaceDataset):
         return len(self.values)
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Write the measures of a person into `out`, of `image_shape`."""
+        """Write a person's regional measures into `out`, of `image_shape`."""
         out[:, 0] = self.values[index]
 
     def batch(self, rows: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Return the measures of some people, of shape (rows, measures, 1)."""
+        """Return the regional measures of people, of shape (len(rows), measures, 1)."""
         return self.values[list(rows), :, None]
 
 
 class _Items(Sequence[Sample]):
-    """Items of a cohort before transforms; an item is made on access, since most never are used."""
+    """Samples of a cohort before transforms: path and metadata, put together on access."""
 
     def __init__(self, cohort: Cohort, scans: Sequence[ScanFiles]) -> None:
         self._scans = scans
@@ -198,7 +198,7 @@ class _Items(Sequence[Sample]):
 
 
 def _n_deterministic(transform: Compose) -> int:
-    """Count the transforms before the first one that is random, or not of MONAI."""
+    """Count the transforms before the first one that is random or not from MONAI."""
     position = transform.get_index_of_first(_may_be_random)
     if position is None:
         return len(transform)
@@ -206,12 +206,12 @@ def _n_deterministic(transform: Compose) -> int:
 
 
 def _may_be_random(transform: object) -> bool:
-    """Tell whether a transform is random, or not of MONAI, as MONAI tells."""
+    """Tell whether a transform may be random: MONAI says so, or the transform is not MONAI's."""
     return isinstance(transform, RandomizableTrait) or not isinstance(transform, Transform)
 
 
 def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransforms:
-    """Return the transforms before the first random one, with the shape of their images."""
+    """Return the transforms before the first random one, with the shape of the result."""
     flat = transform.flatten()
     kept = Compose(flat.transforms[: _n_deterministic(flat)])
     item = apply_described(kept, scan)

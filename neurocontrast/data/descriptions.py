@@ -1,4 +1,4 @@
-"""Decoding of columns of people, by units, levels and codes in JSON files and in names."""
+"""Decode columns of tables of people, by units and codes in JSON files and in columns' names."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _UNITS = {
     "wk": "week",
     "d": "day",
 }
-"""Abbreviations of units of age."""
+"""Abbreviation → unit of age."""
 _NAMES_OF_UNITS = ("unit", "units", "Unit", "Units", "in")
 _ML_PER_UNIT = {
     **dict.fromkeys(("ml", "cm3", "cm^3", "cm³", "cc", "milliliter", "millilitre"), 1.0),
@@ -35,7 +35,7 @@ _ML_PER_UNIT = {
 }
 _SMALLEST_ML = 100.0
 _LARGEST_ML = 10_000.0
-"""Largest volume of a head in mL; a larger number is in mm³, as FreeSurfer writes its eTIV."""
+"""Largest head volume in mL; a larger number is taken as mm³, the unit of FreeSurfer's eTIV."""
 _WORDS_FOR_MISSING_AGES = WORDS_FOR_MISSING | {"unknown"}
 _IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
 _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
@@ -43,7 +43,7 @@ _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a column in a JSON file: unit, meanings of codes (levels), and free text."""
+    """Description of a column in a JSON file: unit, code → meaning (levels), and free text."""
 
     units: str = ""
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class Description:
 
 NOTHING = Description()
 Descriptions = Mapping[str, Description]
-"""Descriptions by column; `description_of` finds a column in any case."""
+"""Column → its description in a JSON file; `description_of` ignores the case of the name."""
 
 
 @dataclass
 class Decoded:
-    """Column as text by one rule: for each cell its value, "" where missing, or a refusal.
+    """Decoded column: for each cell its value as text, "" if missing, or a `Refusal`.
 
     Of a column of sexes, `others` are the words for other sexes than F and M, by cell.
     """
@@ -68,7 +68,7 @@ class Decoded:
 
 
 def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
-    """Read the JSON files that describe the columns of a table; the last file wins."""
+    """Read JSON files that describe a table's columns; a later file replaces an earlier one."""
     descriptions: dict[str, Description] = {}
     for path in paths:
         if not path.is_file():
@@ -83,7 +83,7 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
-    """Return the description of a column from its content in a JSON file named by `place`."""
+    """Read a column's description from its JSON content; `place` names the content in errors."""
     by_key: dict[str, object] = {}
     for key, value in content.items():
         by_key.setdefault(key.strip().lower(), value)
@@ -101,7 +101,7 @@ def _description(content: Mapping[str, object], place: str) -> Description:
 
 
 def description_of(column: str, descriptions: Descriptions) -> Description:
-    """Return the description of a column, in any case, with codes in its name or without."""
+    """Find the description of a column, ignoring the name's case and codes in the name."""
     for name in (column, column.lower(), base_name(column)):
         if name in descriptions:
             return descriptions[name]
@@ -111,7 +111,7 @@ def description_of(column: str, descriptions: Descriptions) -> Description:
 def decode_column(
     kind: str, column: str, cells: Sequence[str], description: Description = NOTHING
 ) -> Decoded:
-    """Decode a column of people by its description and by the codes in its name.
+    """Decode a column of people by a JSON description and by codes in the column's name.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def decode_column(
 
 
 def _same_code(cell: str) -> str:
-    """Return a code in the form for comparisons, in which 1, 1.0 and 01 are one number."""
+    """Return a code in a form for comparison, in which 1, 1.0 and 01 are the same."""
     number = number_of(cell)
     if number is None:
         return cell
@@ -144,7 +144,7 @@ def _same_code(cell: str) -> str:
 
 
 def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
-    """Return the meaning of a code, of the same number, or of the code in another case."""
+    """Return a code's meaning; codes match as equal numbers, or in another case if unique."""
     if cell in meanings:
         return meanings[cell]
     alike = set()
@@ -159,7 +159,7 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 
 
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return the meaning of a cell, "" for a missing value; refuse a cell without a level."""
+    """Return the meaning of a cell, "" if missing; refuse a cell without an entry in Levels."""
     level = cell
     if levels and not is_missing(cell):
         by_name: Mapping[str, str] = {}
@@ -175,12 +175,12 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return the meanings by themselves, for cells that hold a meaning in place of a code."""
+    """Return meaning → meaning, for cells that hold a meaning in place of its code."""
     return dict(zip(levels.values(), levels.values(), strict=True))
 
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Return the sexes of a column, from codes in its name, its levels, and words in cells."""
+    """Decode a column of sexes, from codes in its name, its Levels, and words in cells."""
     codes = codes_in_name(column)
     levels = description.levels or sexes_in_words(description.words)
     words = []
@@ -202,7 +202,7 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return a cell in the form that `read_sexes` takes, or why its explanations do not fit."""
+    """Replace a coded sex by its meaning for `read_sexes`; refuse contradictory explanations."""
     if is_missing(cell):
         return ""
     meanings = list(filter(None, (_lookup(cell, codes), _lookup(cell, levels))))
@@ -228,7 +228,7 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
 
 
 def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
-    """Return the sex that a code names by itself, as a word beside the other codes."""
+    """Return the sex that a code such as ``f`` means as a word; None if unclear or a number."""
     if number_of(code) is not None:
         return None
     sex = read_sexes([code, *codes]).values[0]
@@ -238,7 +238,7 @@ def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
 
 
 def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
-    """Read a sex from the meaning of a code: F, M, another word, "" if missing, None if unclear."""
+    """Return the sex in a code's meaning: F, M or another word; "" if missing, None if unclear."""
     word = plain_word(meaning)
     if is_missing(meaning):
         return ""
@@ -253,7 +253,7 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Return the ages of a column in years; refuse ages of an unknown unit."""
+    """Convert a column of ages to years; refuse ages of an unknown unit."""
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
     unit = _unit_of_age(column, description)
@@ -273,7 +273,7 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return a description with the unit in the column's name, as in ``age (unit=days)``."""
+    """Add the unit in a column's name, as in ``age (unit=days)``, to the description."""
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.
     described = f"{description.words}, in {unit}"
@@ -281,12 +281,12 @@ def _with_units_of(codes: Mapping[str, str], description: Description) -> Descri
 
 
 def _is_top_coded(cell: str) -> bool:
-    """Tell whether a cell is a top-coded age such as 89+."""
+    """Tell whether a cell is a top-coded age such as ``89+``."""
     return number_of(cell) is None and isinstance(as_age(cell), float)
 
 
 def _unit_of_age(column: str, description: Description) -> str | Refusal:
-    """Return year, month, week or day; refuse an unknown unit, and words of another one."""
+    """Return the unit of a column of ages; refuse an unknown unit, or contradictory words."""
     usual = "year"
     if base_name(column) == "interview_age":
         usual = "month"
@@ -314,7 +314,7 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
 
 
 def _years(cell: str, unit: str) -> str | Refusal:
-    """Return an age in years as text; refuse a cell that is no age in this unit."""
+    """Convert an age from `unit` to years, as text; refuse a cell that is no age."""
     number = number_of(cell)
     if number is None and unit != "year":
         return Refusal(f"an age in {unit}s is a number, or n/a")
@@ -328,7 +328,7 @@ def _years(cell: str, unit: str) -> str | Refusal:
 
 
 def _head_size(cell: str, units: str) -> str | Refusal:
-    """Return the volume of a head in mL, by the unit of its description or by its size."""
+    """Convert a head volume to mL, by the described unit or by the size of the number."""
     if is_missing(cell):
         return ""
     number = number_of(cell)

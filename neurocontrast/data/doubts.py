@@ -20,7 +20,7 @@ _OTHER_NAMES = {
 
 
 def warnings_about_cells(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
-    """Return warnings on cells that can be read, and may not be read as they are meant.
+    """Return warnings on cells that can be read, but perhaps not as their author meant.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def warnings_about_cells(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
 
 
 def _warnings_of_none(cells: pd.DataFrame) -> list[str]:
-    """Warn of columns where Python's "None", which is read as missing, can mean no diagnosis."""
+    """Warn of columns with the cell "None", read as missing, which can mean "no diagnosis"."""
     warnings = []
     for column in cells.columns:
         n_cells = int((cells[column] == "None").sum())

@@ -1,4 +1,4 @@
-"""Entries of the cache: preprocessed scans, with signatures and digests of their source files."""
+"""Files of the cache: preprocessed scans, with signatures and digests of their source files."""
 
 import json
 import os
@@ -14,28 +14,28 @@ from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.transforms.loading import content_of_scan
 
 _HEADER_BYTES = 65_536
-"""Size below which the header of an entry is read."""
+"""Largest header of a cache file that is read, in bytes."""
 Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
-"""Arrays of an entry: ``volume`` (C, D, H, W) and ``affine`` (4, 4)."""
+"""Arrays in a cache file: ``volume`` (C, D, H, W) and its ``affine`` (4, 4)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Preprocessed scan, with its source files."""
+    """Preprocessed scan in the cache, with a signature of the source files."""
 
     parts: Parts
-    """Volume and affine; empty where only the header of an entry was read."""
+    """Volume and affine; empty if only the header of the cache file was read."""
     source: tuple[int, ...]
-    """Size and times of the source files."""
+    """Total size, latest modification and latest change time of the source files."""
     content: str | None
-    """Digests of the voxels of the files, separated by spaces.
+    """Digests of the voxels of the scan's source files, separated by spaces.
 
-    It is "" where a file cannot be read, and None in an entry of an earlier version.
+    Empty if a file cannot be read, and None in a cache file of an earlier version.
     """
 
 
 def header_of(stream: BufferedReader) -> tuple[dict[str, str], int]:
-    """Return the metadata in the header of a safetensors file, and the size of the whole file."""
+    """Return the metadata in a safetensors file's header, and the size the file must have."""
     n_header = int.from_bytes(stream.read(8), "little")
     header = {}
     if n_header < _HEADER_BYTES:
@@ -46,7 +46,7 @@ def header_of(stream: BufferedReader) -> tuple[dict[str, str], int]:
 
 
 def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
-    """Return total size, latest mtime and latest ctime of files, by which changes are noticed."""
+    """Return total size, latest mtime and latest ctime of files, to notice changes of the files."""
     statuses = [os.stat(path) for path in files]  # noqa: PTH116
     return (
         sum(status.st_size for status in statuses),
@@ -56,7 +56,7 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
 
 
 def content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
-    """Return the digests of a scan's files, read unless `noted`; "" for an unreadable file."""
+    """Return digests of a scan's files, read unless in `noted`; "" if a file is unreadable."""
     digests = []
     for path in files_of(scan):
         digest = noted.get(path) or content_of_scan(path)
@@ -67,6 +67,6 @@ def content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
 
 
 def checksum(parts: Parts) -> str:
-    """Return the checksum of an entry's arrays."""
+    """Return the CRC-32 checksum of the volume and affine in a cache file."""
     of_affine = isal_zlib.crc32(parts["affine"].tobytes())
     return str(isal_zlib.crc32(parts["volume"].tobytes(), of_affine))

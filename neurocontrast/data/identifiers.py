@@ -1,4 +1,4 @@
-"""Names of participants: visits of one person in names, and names of nobody."""
+"""Check identifiers of participants: visits of one person, and cells that name no participant."""
 
 import re
 from collections import defaultdict
@@ -19,18 +19,18 @@ _VISIT = re.compile(
 _JOINED = re.compile(
     r"(?P<person>.*[0-9])(?:(?:session|ses|visit|tp|v)[0-9]{1,2}|fu[0-9]{0,2}|bl)", re.IGNORECASE
 )
-"""Names of visits without a separator, as in ``S01v2``."""
+"""Pattern of names in which a visit follows a number without a separator, as in ``S01v2``."""
 _CERTAIN = re.compile(r".+_ses-[0-9a-z]+", re.IGNORECASE)
 REMEDY_OF_VISITS = (
     "Visits of one person would count as different people, in training and in test: name the "
     "person of each row in a column subject_id (people who do differ, by names without a visit)."
 )
 _N_SHOWN = 3
-"""Number of people that a message names."""
+"""Largest number of people that a message names."""
 _MOST_VISITS = 12
-"""Number of names that differ in a visit, above which they are no visits of one person."""
+"""Largest number of names that count as visits of one person, if they differ only in a visit."""
 _SHARE_OF_CONTRADICTIONS = 0.1
-"""Share of groups with two sexes above which likely visits are no visits."""
+"""Share of groups with two sexes above which groups of alike names are no visits of one person."""
 _ROUNDED = re.compile(r"[0-9](?:[.,][0-9]+)?[eE]\+[0-9]+")
 _OF_SUMMARY = frozenset(
     (
@@ -42,7 +42,7 @@ _OF_SUMMARY = frozenset(
 
 
 def problem_of_identifier(identifier: str) -> str:
-    """Return why a cell names no participant, or ""; a missing cell names nobody.
+    """Return why an identifier names no participant; "" for a good identifier.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names that differ only in a visit, by their common beginning."""
+    """Return person → names that differ only in a visit, by the names' common beginning."""
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)
@@ -118,7 +118,7 @@ def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
 
 
 def text_of_visits(groups: Sequence[Sequence[str]]) -> str:
-    """Return a sentence on participants who look like visits of fewer people, with names."""
+    """Return a sentence that participants look like visits of fewer people, with examples."""
     n_visits = sum(map(len, groups))
     names = first_names(list(map(" = ".join, groups)), _N_SHOWN)
     return (

@@ -1,4 +1,4 @@
-"""Kinds of samples beside scans and measures of brains, each registered by its own room."""
+"""Kinds of samples besides scans and regional measures; a package, as `natural`, adds one."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 class SampleKind(ABC):
-    """Kind of samples that are no brains: how its data are chosen, read and checked."""
+    """Kind of samples that are no brains: settings, reading and checks of the data."""
 
     name: ClassVar[str]
-    """Name in ``data.kind`` and in ``encoder.json``."""
+    """Name of the kind in the setting ``data.kind`` and in ``encoder.json``."""
     title: ClassVar[str]
-    """Samples as messages name them: "natural images"."""
+    """Name of the samples in messages: "natural images"."""
     items: ClassVar[str]
-    """Samples as they are counted: "images"."""
+    """Noun for counts of the samples: "images"."""
     files: ClassVar[str]
-    """Files that hold samples."""
+    """Words for the files that hold the samples, for messages."""
     content: ClassVar[str]
-    """Parts of samples that a deep `check` reads."""
+    """Words for the parts of a sample that a deep `check` reads, for messages."""
     data: ClassVar[type[Settings]]
-    """Settings of the section ``data``."""
+    """Class of settings for the configuration's section ``data``."""
 
     @abstractmethod
     def source(
         self, data: AnyDataSettings, augment: Transform | None, frame: pd.DataFrame | None
     ) -> Source:
-        """Return the source that the section ``data`` describes.
+        """Return the source of samples that the configuration's section ``data`` describes.
 
         `augment` and `frame` are a transform and a table from Python.
         """
@@ -48,15 +48,15 @@ class SampleKind(ABC):
     def inspect(
         self, cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress
     ) -> tuple[str, ...]:
-        """Return doubts about samples, and add errors to `problems`.
+        """Return warnings about the samples of a cohort, and add errors to `problems`.
 
         `deep` reads the whole content of each sample.
         """
 
     @abstractmethod
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the counts of a table by its parts; the last row counts all."""
+        """Return counts of samples by part of the table; the last row counts all samples."""
 
 
 KINDS: Registry[SampleKind] = Registry()
-"""Kinds by their name in ``data.kind``."""
+"""Kinds of samples by their name in the setting ``data.kind``."""

@@ -1,4 +1,4 @@
-"""Levels of a category that were not learned, refused by name where two tables meet."""
+"""Refuse sites, sexes or classes in a new table that were not in the training table."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -15,23 +15,23 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")
 _N_LEVELS = 5
-"""Number of levels that a message names."""
+"""Largest number of levels (distinct values of a column) that a message names."""
 _N_ROWS = 3
-"""Number of rows that a message names for each level."""
+"""Largest number of rows that a message names for each level."""
 _CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
 
 
 class UnseenLevelError(DataError, ValueError):
-    """Error about a level, or text among numbers, of which a model learned nothing."""
+    """A new table has a level, or text among numbers, that was not in the training table."""
 
 
 class UnclearSexError(DataError, ValueError):
-    """Error about a value that may mean F or M, beside values that do."""
+    """A column of sexes has a value that may mean F or M, among others that are clear."""
 
 
 @dataclass(frozen=True)
 class UnseenLevels:
-    """Levels of one column that were not learned, with the names of their rows."""
+    """Levels (distinct values) of a column that were not in the training table, with their rows."""
 
     column: str
     rows: dict[str, list[str]]
@@ -41,7 +41,7 @@ class UnseenLevels:
         return bool(self.rows)
 
     def text(self) -> str:
-        """Return the new levels with their rows, the learned levels, and a level nearly alike."""
+        """Return a message: new levels with rows, training levels, and any similar spelling."""
         levels = list(self.rows)
         sentences = (
             f"column '{self.column}' has levels that were never seen in training: {self.listed()}. "
@@ -52,11 +52,11 @@ class UnseenLevels:
         return sentences
 
     def listed(self) -> str:
-        """Return the first levels, each with the names of its first rows."""
+        """Return the first new levels, each with the names of its first rows, for a message."""
         return first_names(list(map(self._with_rows, self.rows)), _N_LEVELS)
 
     def _with_rows(self, level: str) -> str:
-        """Return a level with the names of its first rows."""
+        """Return a level with the names of its first rows, for a message."""
         names = self.rows[level]
         unit = "rows"
         if len(names) == 1:
@@ -71,7 +71,7 @@ def unseen_levels(
     *,
     names: Sequence[object],
 ) -> UnseenLevels:
-    """Return the levels of a column that were not learned; missing cells have no level.
+    """Find the levels of a column that are not among the `learned`; missing cells are none.
 
     `names` are the names of the rows in messages.
     """
@@ -83,10 +83,11 @@ def unseen_levels(
 
 
 def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]) -> None:
-    """Refuse a column of sexes where some levels are F or M and others may mean either.
+    """Refuse a column of sexes with some F or M, and other values that could mean F or M too.
 
-    Each spelling would be a level of its own: ``H`` a third sex beside F and M. Other sexes than F
-    and M are levels, and so are codes without any F or M. `names` are the names of the rows.
+    A value that is not understood, such as ``H``, would be a third sex besides F and M. Words for
+    other sexes are accepted, and so are codes in a column without any F or M. `names` are the
+    names of the rows.
     """
     if not is_of_sex(column):
         return
@@ -116,7 +117,7 @@ def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
 
 
 def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
-    """Refuse levels that differ only in spelling; `unit` is the word for levels in the plural."""
+    """Refuse levels that differ only in spelling; `unit` names the levels, such as "sites"."""
     for group in spelled_alike(levels):
         raise DataError(
             f"{place}: {one_of(group)} are spelled nearly alike, and would be different {unit}. "
@@ -125,7 +126,7 @@ def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
 
 
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:
-    """Return a column as floats, NaN where missing; refuse cells without a number by name.
+    """Return a column as floats, NaN for missing cells; refuse text, naming the rows.
 
     A cell may be ``89+`` in a column named age.
     """
@@ -146,7 +147,7 @@ def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.
 
 
 def inferred(cells: pd.Series) -> pd.Series:
-    """Return a column of Python objects in the dtype of its values; missing values are None."""
+    """Return a column of Python objects in the dtype its values have; missing values are None."""
     if cells.dtype != object:
         return cells
     return cells.where(cells.notna(), None).infer_objects()
@@ -155,12 +156,12 @@ def inferred(cells: pd.Series) -> pd.Series:
 def level_column(
     column: str, cells: pd.Series, *, learned: Collection[str | None] = ()
 ) -> pd.Series:
-    """Return the levels of a column as text, None where missing; see `levels_of`."""
+    """Return a column's levels as text, None for missing cells, by the rule of `levels_of`."""
     return pd.Series(levels_of(column, cells, learned=learned), cells.index, dtype=object)
 
 
 def _first_of(names: Sequence[str], n_shown: int) -> str:
-    """Return the first names as a message lists them."""
+    """Return the first `n_shown` names for a message, with "…" if there are more."""
     more = ""
     if len(names) > n_shown:
         more = ", …"

@@ -1,4 +1,4 @@
-"""Readers of tables: text that people write, Excel workbooks and Parquet files."""
+"""Read tables: text files of people, Excel workbooks and Parquet files."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from neurocontrast.files import composed, relative_path, trimmed, write_table
 from neurocontrast.reading import DAMAGE, check_place, read_bytes, refuse
 
 _N_WORKBOOK_BYTES = 2**28
-"""Largest size of a workbook's content."""
+"""Largest unpacked content of an Excel workbook, in bytes."""
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -27,18 +27,18 @@ _NOT_TEXT = {
     b"\x1f\x8b": "compressed with gzip",
     b"%PDF": "a PDF document",
 }
-"""Beginnings of files that are no text, with their names."""
+"""First bytes of files that are no text → name of the format, for messages."""
 
 _Row = tuple[int, list[str]]
-"""Line of a row in its file, and its cells."""
+"""Row of a table: line in the file, and cells."""
 
 
 AnyTable = str | os.PathLike[str] | pd.DataFrame
-"""Table as a file or a DataFrame."""
+"""Table as a path, or as a DataFrame in memory."""
 
 
 def place_of(table: AnyTable) -> Path:
-    """Return the file of a table, whose name begins messages; ``DataFrame`` for one in memory."""
+    """Return the path of a table, to begin messages; ``DataFrame`` for a table in memory."""
     if isinstance(table, pd.DataFrame):
         return Path("DataFrame")
     return Path(table).expanduser()
@@ -121,7 +121,7 @@ def read_sheet(path: Path) -> pd.DataFrame:
 
 
 def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
-    """Return a table as text, with lines from 2 as its index."""
+    """Return a table with all cells as text, indexed by line from 2, as below a header."""
     check_names(table, source)
     texts = {}
     for name in table:
@@ -131,7 +131,7 @@ def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
 
 
 def check_names(table: pd.DataFrame, source: str) -> None:
-    """Refuse a table with two columns of one name, spaces around names apart."""
+    """Refuse a table with two columns of the same name, spaces around names ignored."""
     names = pd.Index([trimmed(str(name)) for name in table])
     twice = names[names.duplicated()].unique().tolist()
     if twice:
@@ -141,7 +141,7 @@ def check_names(table: pd.DataFrame, source: str) -> None:
 
 
 def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
-    """Write a table of text as ``.tsv``, with relative paths that start from the new file.
+    """Write a table of text as ``.tsv``, with relative paths rewritten to start at the new file.
 
     `root` is the folder that relative paths of `table` start from.
     """
@@ -156,7 +156,7 @@ def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
 
 
 def _decode(source: Path) -> str:
-    """Return the text of a file; refuse folders, other kinds of files, and other encodings."""
+    """Return a file's text; refuse folders, files that are no text, and unknown encodings."""
     if source.is_dir():
         raise DataError(
             f"{source}: this is a folder; give the table, for instance "
@@ -189,7 +189,7 @@ def _decode(source: Path) -> str:
 
 
 def _split(source: Path, text: str) -> list[_Row]:
-    """Return the rows of a table of text, blank ones too, with their lines."""
+    """Split a table's text into rows with line numbers, blank rows included."""
     if source.suffix.lower() == ".csv":
         return _rows_of_csv(source, text, _delimiter(source, text))
     # A BIDS cell cannot hold tabs, so a quotation mark never joins cells or lines; spreadsheet
@@ -202,7 +202,7 @@ def _split(source: Path, text: str) -> list[_Row]:
 
 
 def _delimiter(source: Path, text: str) -> str:
-    """Return the separator of a ``.csv`` by its header, or by all rows if the header has both."""
+    """Return the separator of a ``.csv`` by its header, or by all rows if the header has two."""
     header = next(iter(text.lstrip().splitlines()), "")
     bare = re.sub(r'"[^"]*"', "", header)
     if ";" not in bare:
@@ -230,7 +230,7 @@ def _delimiter(source: Path, text: str) -> str:
 
 
 def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
-    """Return the rows of a ``.csv`` with the first line of each row."""
+    """Return the rows of a ``.csv``, each with the number of its first line."""
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
     )
@@ -248,14 +248,14 @@ def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
 
 
 def _unquoted(cell: str) -> str:
-    """Return a cell without the quotes of a spreadsheet program."""
+    """Return a cell without the double quotes of a spreadsheet program around the cell."""
     if len(cell) >= 2 and cell[0] == cell[-1] == '"':
         return trimmed(cell[1:-1].replace('""', '"'))
     return cell
 
 
 def _check_separator(source: Path, header: list[str]) -> None:
-    """Refuse a header of one column that looks separated by another character."""
+    """Refuse a header of one column that seems to be separated by another character."""
     if len(header) > 1:
         return
     if "\t" in header[0]:
@@ -276,7 +276,7 @@ def read_table(
     remedy: str = "",
     **options: Any,
 ) -> pd.DataFrame:
-    """Read a tab-separated table in UTF-8 that must have some columns.
+    """Read a tab-separated table in UTF-8; refuse a table without the needed columns.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def _check_one_table(path: str | os.PathLike[str], sheets: dict[str, pd.DataFrame]) -> None:
-    """Refuse a workbook whose further sheets have a column of the first, and rows."""
+    """Refuse a workbook whose later sheets share a column with the first: rows would be lost."""
     first, *others = sheets
     names = set(sheets[first].iloc[:1].to_numpy().ravel()) - {""}
     further = []
@@ -364,7 +364,7 @@ def _check_one_table(path: str | os.PathLike[str], sheets: dict[str, pd.DataFram
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a Parquet table; refuse a damaged one as a `DataError`."""
+    """Read a Parquet table; refuse a damaged file with a `DataError`."""
     import pyarrow
 
     check_place(path)

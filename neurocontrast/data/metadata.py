@@ -1,4 +1,4 @@
-"""Columns of a cohort as tensors for losses: numbers, codes of categories, and vectors."""
+"""Convert columns of a cohort to tensors for losses: numbers, codes of categories, and vectors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.kernels import ColumnKernel
 
 Vectors = Mapping[str, pd.DataFrame]
-"""Vectors that kernels compare, by name: tables (n, p) of float32, NaN where missing."""
+"""Name of a vector → table (scans, components) of float32, NaN for missing values."""
 
 _NOT_VALUES = ("participant_id", "subject_id", "session", "path")
 
@@ -30,7 +30,7 @@ def encode_metadata(
     vectors: Vectors | None = None,
     place: str = "the table",
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
-    """Return the columns that a loss needs as tensors, and the categories behind codes.
+    """Convert the columns that a loss needs to tensors, and list the categories behind codes.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def encode_metadata(
 def _tensor_of(
     name: str, kind: Kind, vectors: Vectors, table: pd.DataFrame, place: str
 ) -> torch.Tensor:
-    """Return a vector as a tensor (n, p); refuse an unknown vector, and one as categories."""
+    """Return a vector of each scan as a tensor (n, p); refuse an unknown or a categorical one."""
     if name not in vectors:
         names = [*vectors, *(str(column) for column in table.columns if column != "path")]
         raise DataError(
@@ -93,7 +93,7 @@ def _tensor_of(
 
 
 def _refuse_codes(column: str, values: pd.Series, place: str) -> None:
-    """Refuse codes such as -9 or 999 that a kernel would compare as numbers or categories."""
+    """Refuse a column with codes such as -9 or 999, which a kernel would compare as values."""
     codes = unmarked_missing(column, map(level_of, values))
     if codes:
         seem = f"{one_of(sorted(codes))} seem to mean that the value is not known"
@@ -101,7 +101,7 @@ def _refuse_codes(column: str, values: pd.Series, place: str) -> None:
 
 
 def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> Vectors:
-    """Return each named vector for every row of a cohort.
+    """Read each named vector, such as regional volumes, for every scan of a cohort.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
 
 
 def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
-    """Return a vector from columns of the cohort's table, or from a file."""
+    """Read a vector for every scan from columns of the cohort's table, or from a file."""
     if name in cohort.table:
         raise DataError("the table has a column of that name; give the vector another.")
     if isinstance(origin, str | Path):
@@ -157,7 +157,7 @@ def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) ->
 
 
 def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
-    """Return the rows of a file for every scan, by participant; NaN for scans without a row."""
+    """Read a file's row for every scan, matched by participant; NaN for a scan without a row."""
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():
         raise DataError(
@@ -193,10 +193,10 @@ def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
 def check_vectors(
     vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]
 ) -> None:
-    """Refuse vectors that a kernel of the objective cannot compare.
+    """Refuse vectors with values that a kernel of the objective cannot compare.
 
-    Missing values are refused where the kernel refuses them, and columns that are constant over
-    `training_rows` where the kernel standardises.
+    Missing values are refused if the kernel refuses missing values, and columns that are constant
+    over `training_rows` if the kernel standardises.
     """
     problems = Problems(cohort.source.name)
     for kernel in objective.modules():
@@ -218,7 +218,7 @@ def check_vectors(
 def _add_missing(
     values: pd.DataFrame, names: Sequence[str], vector: str, problems: Problems
 ) -> None:
-    """Add a problem for each scan with missing values of a vector."""
+    """Add a problem for each scan that lacks values of a vector."""
     missing = values.isna()
     for row in np.flatnonzero(missing.any(axis=1)).tolist():
         columns = one_of(values.columns[missing.iloc[row]][:N_SHOWN])

@@ -1,4 +1,4 @@
-"""Tables of people, read by one rule for every command, and decoded by their JSON files."""
+"""Read tables of people by one rule for every command, decoded by a JSON file next to the table."""
 
 import itertools
 import re
@@ -37,27 +37,27 @@ USUAL_NAMES = {
     "tiv": ("tiv", "etiv"),
     "qc_rating": ("qc_rating",),
 }
-"""Usual names of the columns of an index; the first name that a table has, with a cell, counts."""
+"""Meaning of a column (age, sex, …) → usual names; the first name with any filled cell is used."""
 _TOKENS = {
     "age": frozenset("age ages alter edad leeftijd".split()),
     "sex": frozenset("sex gender geschlecht sexe sexo sesso mf female male".split()),
     "site": frozenset("site sites center centre centro scanner standort zentrum hospital".split()),
 }
-"""Words in the name of a column that may have this meaning."""
+"""Meaning of a column (age, sex, site) → words in the column's name that suggest the meaning."""
 _MANY_MISSING = 0.25
-"""Share of missing sexes from which a column with one sex alone is warned of."""
+"""Share of missing sexes from which a column with only one sex gets a warning."""
 _MOST_SPELLINGS = 12
-"""Number of spellings up to which a column may hold sexes."""
+"""Largest number of distinct cells for a column to be checked for sexes."""
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
 class PeopleTable:
-    """Table of people as text.
+    """Table of people as text, with decoded ages, sexes, sites, diagnoses and head volumes.
 
-    `cells` have the columns of a fixed meaning in lower case and decoded, indexed by their line;
-    `refused` are the positions of cells that cannot be decoded, which stay as written.
+    `cells` are indexed by the line in the file; decoded columns have names in lower case. `refused`
+    has, for each column, the row positions of cells that cannot be decoded and stay as written.
     """
 
     cells: pd.DataFrame
@@ -66,10 +66,10 @@ class PeopleTable:
 
 
 def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)) -> PeopleTable:
-    """Read a table of people as text, decoded by its JSON file and by codes in names of columns.
+    """Read a table of people as text, decoded by a JSON file and by codes in columns' names.
 
     Ages become years, sexes F and M, volumes of heads mL, and codes of ``Levels`` their meanings.
-    Columns of `identity` and of a fixed meaning are found in any case.
+    Columns of identifiers (`identity`) and of a fixed meaning are found in upper or lower case.
     """
     written = read_text_table(table)
     descriptions: dict[str, Description] = {}
@@ -106,14 +106,14 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
 
 
 def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iterator[str]:
-    """Yield a note on each column that looks like age, sex or site and is not taken."""
+    """Yield a note on each column that looks like age, sex or site but is not read as such."""
     for kind, columns in look_alikes(written, taken).items():
         for column in columns:
             yield f"column '{column}' is kept as it is; {remedy_of(kind, column)}"
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
-    """Return the plain names of columns of a fixed meaning: in lower case, without codes."""
+    """Return column → plain name, such as ``sex`` for ``Sex (1=m, 2=f)``, for fixed meanings."""
     new_names = {}
     for column in columns:
         if column.lower() in (*identity, *RULES):
@@ -124,7 +124,7 @@ def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[
 
 
 def _kind_of(column: str) -> str:
-    """Return the fixed meaning of a column of a cohort by its name, or ""."""
+    """Return the meaning of a column by its name, such as ``age``; "" for any other column."""
     name = base_name(column)
     if name == "etiv":
         return "tiv"
@@ -134,20 +134,20 @@ def _kind_of(column: str) -> str:
 
 
 def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
-    """Tell whether all cells of a column of head sizes are refused, as numbers of other meaning."""
+    """Tell whether no cell of a column named like head volume could be read as a volume."""
     filled = [value for value in values.values() if value != ""]
     return bool(filled) and not any(isinstance(value, str) for value in filled)
 
 
 def _text(cell: str, value: str | Refusal) -> str:
-    """Return a decoded cell; a refused or missing cell stays as written."""
+    """Return the decoded cell as text; a refused or missing cell stays as written."""
     if isinstance(value, Refusal) or is_missing(cell):
         return cell
     return value or "n/a"
 
 
 def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict[int, Refusal]:
-    """Return the refused cells of a column by position."""
+    """Return row position → `Refusal`, for cells of a column that could not be decoded."""
     refusals = {}
     for row, cell in enumerate(cells):
         value = values[cell]
@@ -157,7 +157,7 @@ def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict
 
 
 def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
-    """Warn where all sexes are one and many are missing, as where a word was not understood."""
+    """Warn if all known sexes are the same and many are missing: one word may be misread."""
     counts = Counter(sexes)
     n_people = counts.total()
     n_known = counts["F"] + counts["M"]
@@ -169,7 +169,7 @@ def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
 
 
 def filled_columns(cells: pd.DataFrame) -> list[str]:
-    """Return the columns of a table of text that have a filled cell."""
+    """Return the columns of a table of text in which some cell is filled."""
     filled = []
     for column in map(str, cells):
         if not all(map(is_missing, cells[column])):  # looks at cells up to the first
@@ -178,7 +178,7 @@ def filled_columns(cells: pd.DataFrame) -> list[str]:
 
 
 def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
-    """Return the columns that look like age, sex or site, for each meaning that is not `taken`."""
+    """Return meaning → columns that look like age, sex or site, for meanings not in `taken`."""
     columns: dict[str, list[str]] = {}
     filled = filled_columns(cells)
     for kind, tokens in _TOKENS.items():
@@ -193,7 +193,7 @@ def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[s
 
 
 def _holds_sexes(cells: pd.Series) -> bool:
-    """Tell whether a column holds both sexes, as words, and nothing else."""
+    """Tell whether a column holds words for both sexes, and nothing else."""
     spellings = set(cells.unique())
     if len(spellings) > _MOST_SPELLINGS:
         return False
@@ -202,7 +202,7 @@ def _holds_sexes(cells: pd.Series) -> bool:
 
 
 def remedy_of(kind: str, column: str) -> str:
-    """Return the advice to rename a look-alike column, with the codes in its name."""
+    """Return the advice to rename a column that looks like `kind`, with codes in the new name."""
     equations = ", ".join(map("=".join, codes_in_name(column).items()))
     name = kind
     if equations:
@@ -213,7 +213,7 @@ def remedy_of(kind: str, column: str) -> str:
 
 
 def check_not_described(target: Path, columns: Iterable[object]) -> None:
-    """Refuse to write a table of people beside a JSON file of its name that describes its columns.
+    """Refuse to write a table of people next to a JSON file that would decode the table again.
 
     The written cells are decoded, and would be decoded once more.
     """

@@ -1,4 +1,4 @@
-"""Tables of people in a folder of scans, joined to the scans, the most specific table first."""
+"""Join tables of people in a folder to the folder's scans, the most specific table first."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from neurocontrast.provenance import subject_label
 
 
 class ScanFacts(NamedTuple):
-    """Cells of a scan by column, the table of each cell, and all tables with a row of the scan."""
+    """Cells found for a scan: column → cell, column → table, and all tables with a row."""
 
     cells: dict[str, str]
     sources: dict[str, str]
@@ -23,7 +23,7 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Row of a table that holds for a scan, and whether for this very session."""
+    """Row of a table that applies to a scan; `is_specific` if to this session, not the person."""
 
     source: str
     is_specific: bool
@@ -32,7 +32,7 @@ class _Row(NamedTuple):
 
 @dataclass
 class PeopleTables:
-    """Tables of people in a tree, the most specific first: scans, sessions, phenotypes, people.
+    """Tables of people in a folder, the most specific first: scans, sessions, phenotypes, people.
 
     A cell is taken from the first table that has a value. Bad cells and contradictions become
     problems.
@@ -59,10 +59,10 @@ class PeopleTables:
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
     _scan_of: dict[tuple[int, str], FoundScan] = field(default_factory=dict)
-    """First scan of each person of a table, by the table's identity and the person's name."""
+    """First scan found for each person of a table, by the table's id and the person's name."""
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
-        """Return the cells of a scan in all tables; contradictory ages or sexes become problems."""
+        """Return a scan's cells from all tables; contradictory ages or sexes become problems."""
         rows = list(self._rows_of(scan))
         facts = ScanFacts({}, {}, {row.source for row in rows})
         is_specific: dict[str, bool] = {}
@@ -85,7 +85,7 @@ class PeopleTables:
         return facts
 
     def _check_one_person(self, scan: FoundScan, facts: ScanFacts) -> None:
-        """Add a problem if a table joins one person of its rows to people of two data sets."""
+        """Add a problem if one row of a table fits people of two data sets with the same name."""
         for table in self.general(scan.dataset):
             if table.source not in facts.tables:
                 continue
@@ -101,7 +101,7 @@ class PeopleTables:
                 )
 
     def people(self) -> dict[str, str]:
-        """Return the table of each person of the tables of participants."""
+        """Return person → table, for everyone in tables of participants, scanned or not."""
         people: dict[str, str] = {}
         for dataset, tables in self._general.items():
             for table in tables:
@@ -115,7 +115,7 @@ class PeopleTables:
         return people
 
     def notes(self, cells_known: Collection[str]) -> list[str]:
-        """Return notes on the reading of codes, and on look-alike columns that are not taken.
+        """Return notes on how codes were read, and on columns that look usable but are unused.
 
         In tables of the tree, look-alikes are named only for columns that are not among
         `cells_known`.
@@ -133,7 +133,7 @@ class PeopleTables:
         return [f"{first_names(tables, 1)}: {note}." for note, tables in tables_of.items()]
 
     def sessions_of(self, scan: FoundScan) -> set[str]:
-        """Return the sessions that tables have for the person of a scan."""
+        """Return the sessions that tables of people name for a scan's person."""
         sessions: set[str] = set()
         for table in [*self.general(scan.dataset), *self.of_subject(scan)]:
             sessions.update(table.of(scan))
@@ -152,7 +152,7 @@ class PeopleTables:
         return self._general[dataset]
 
     def _general_paths(self, below: str) -> Iterator[str]:
-        """Yield the tables in ``phenotype/``, and ``participants.tsv``, of a data set's folder."""
+        """Yield the paths of ``phenotype/*.tsv`` and ``participants.tsv`` in a data set."""
         for name in self.tree.folders.get(f"{below}phenotype", ()):
             if name.endswith(".tsv"):
                 yield f"{below}phenotype/{name}"
@@ -160,7 +160,7 @@ class PeopleTables:
             yield f"{below}participants.tsv"
 
     def _rows_of(self, scan: FoundScan) -> Iterator[_Row]:
-        """Yield the rows of tables that hold for a scan, the most specific first."""
+        """Yield the tables' rows that apply to a scan, the most specific table first."""
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
             for cells in table.rows.get(subject_label(scan.path), {}).values():
@@ -175,7 +175,7 @@ class PeopleTables:
                 yield _Row(table.source, False, sessions[session])
 
     def _rows_of_session(self, scan: FoundScan, general: Sequence[Phenotype]) -> Iterator[_Row]:
-        """Yield the rows of a scan's session, or of the only session of a scan without one."""
+        """Yield rows for a scan's session, or for the only session if the scan names none."""
         of_subject = list(self.of_subject(scan))
         if scan.session:
             for table in [*of_subject, *general]:
@@ -189,7 +189,7 @@ class PeopleTables:
                 yield _Row(table.source, True, rows[0])
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
-        """Yield the tables of scans ``…_scans.tsv`` of a scan's session and of its subject."""
+        """Yield the BIDS tables ``…_scans.tsv`` of a scan's session and of its subject."""
         person = f"sub-{scan.subject}"
         above = joined_path(scan.dataset, person)
         stems = {}
@@ -210,7 +210,7 @@ class PeopleTables:
                 )
 
     def of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
-        """Yield the table of sessions of a scan's subject, ``sub-X_sessions.tsv``, if any."""
+        """Yield the BIDS table ``sub-X_sessions.tsv`` of a scan's subject, if there is one."""
         path = joined_path(scan.dataset, f"sub-{scan.subject}/sub-{scan.subject}_sessions.tsv")
         if self.tree.has(path):
             yield self._read_once(
@@ -223,14 +223,14 @@ class PeopleTables:
             )
 
     def _read_once(self, file: PhenotypeFile) -> Phenotype:
-        """Return the table in a file, which is read once."""
+        """Return the table in a file, reading each file only once."""
         if file.path not in self._read:
             self._read[file.path] = read_phenotype(file, self.problems, keep=self.keep)
         return self._read[file.path]
 
 
 def _ages_differ(first: str, second: str) -> bool:
-    """Tell whether two cells are ages that are too far apart to be rounded ages of one scan."""
+    """Tell whether two cells are ages too far apart to be rounded ages at one scan."""
     age = as_age(first)
     second_age = as_age(second)
     if not isinstance(age, float) or not isinstance(second_age, float):

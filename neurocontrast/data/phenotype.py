@@ -1,4 +1,4 @@
-"""Tables of people from BIDS data sets and hospitals, read and decoded."""
+"""Read and decode tables of people, sessions or scans from BIDS data sets and hospitals."""
 
 import itertools
 import re
@@ -38,7 +38,7 @@ from neurocontrast.provenance import subject_label
 
 @dataclass
 class Phenotype:
-    """Decoded rows of a table, by subject and session; session "" holds for every session.
+    """Decoded rows of a table: subject → session → column → cell; "" holds for all sessions.
 
     `notes` say how codes were read; `not_taken` are columns that look like age, sex or site.
     """
@@ -49,38 +49,38 @@ class Phenotype:
     not_taken: dict[str, list[str]] = field(default_factory=dict)
 
     def label_of(self, scan: FoundScan) -> str:
-        """Return the name of a scan's person, DATASET_SUBJECT in a table of several data sets."""
+        """Return the key in `rows` of a scan's person: SUBJECT, or DATASET_SUBJECT if so named."""
         label = subject_label(scan.person)
         if label in self.rows:
             return label
         return subject_label(scan.subject)
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
-        """Return the rows of a scan's person by session."""
+        """Return the rows of a scan's person: session → column → cell."""
         return self.rows.get(self.label_of(scan), {})
 
 
 @dataclass(frozen=True)
 class PhenotypeFile:
-    """File of a table of people, of one subject's sessions, or of scans."""
+    """File with a table of people, of one subject's sessions, or of scans, and how to read rows."""
 
     path: Path
     source: str
     """Name of the table in messages."""
     id_column: str | None = None
-    """Column of identifiers; by default the first one with a usual name."""
+    """Column of identifiers; None for the first column with a usual name."""
     subject: str = ""
-    """Subject of every row, in a table of one subject's sessions."""
+    """Subject of all rows, for a table of one subject's sessions; "" for other tables."""
     folder: str = ""
-    """Folder of the files that are the identifiers, in a table of scans."""
+    """Folder of the files that a table of scans lists as identifiers; "" for other tables."""
     descriptions: tuple[Path, ...] = ()
-    """JSON files with ``Levels`` and ``Units``, besides the table's own."""
+    """JSON files with ``Levels`` and ``Units`` of columns, besides the one of the table's name."""
 
 
 def read_phenotype(
     file: PhenotypeFile, problems: Problems, *, keep: Sequence[str] = ()
 ) -> Phenotype:
-    """Read a table of people, sessions or scans, and decode its columns of a fixed meaning.
+    """Read a table of people, sessions or scans, and decode columns such as age and sex.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def read_phenotype(
 
 
 def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
-    """Return the cells with a value, subjects as labels."""
+    """Return the cells of a row that have a value, ``subject_id`` in its normal spelling."""
     filled = {kind: value for kind, value in cells.items() if value}
     if SUBJECT in filled:
         filled[SUBJECT] = subject_label(filled[SUBJECT])
@@ -129,21 +129,21 @@ def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
 
 
 def _session_of(cell: str) -> str:
-    """Return the session in a cell, without ``ses-``, or "" for a missing one."""
+    """Return the session in a cell without ``ses-``; "" for a missing cell."""
     if is_missing(cell):
         return ""
     return cell.removeprefix("ses-")
 
 
 class _DecodedColumns(NamedTuple):
-    """Values by kind of column and written cell, and notes on how codes were read."""
+    """Decoded columns: meaning (as age) → written cell → value or refusal; and notes on codes."""
 
     values: dict[str, dict[str, str | Refusal]]
     notes: tuple[str, ...]
 
 
 def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dict[str, str]:
-    """Return the column of each kind, the first usual name with any cell, and columns to keep."""
+    """Return meaning → column of a table, by usual names; columns to keep are added by name."""
     filled = filled_columns(table)
     _check_named_once(filled, source)
     columns = {}
@@ -161,7 +161,7 @@ def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dic
 
 
 def _check_named_once(columns: Iterable[str], source: str) -> None:
-    """Refuse two filled columns of a fixed meaning whose names differ in case alone."""
+    """Refuse two filled columns, both usual for a meaning, whose names differ only in case."""
     usual = {SUBJECT, *itertools.chain.from_iterable(USUAL_NAMES.values())}
     counts = Counter(map(str.lower, columns))
     for name, n_columns in counts.items():
@@ -175,7 +175,7 @@ def _check_named_once(columns: Iterable[str], source: str) -> None:
 def _decoded_columns(
     source: str, table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
 ) -> _DecodedColumns:
-    """Decode each column by its distinct cells.
+    """Decode the columns of a table by the JSON files that describe them.
 
     A description of ``sex`` holds for ``gender`` in a table without a column ``sex``.
     """
@@ -204,7 +204,7 @@ def _decoded_columns(
 
 
 def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
-    """Replace values that seem to mean a missing value by refusals."""
+    """Replace decoded values that seem to be codes for a missing value by refusals."""
     decoded: list[str] = []
     for value in map(values.__getitem__, cells):
         if isinstance(value, str):
@@ -217,7 +217,7 @@ def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal])
 
 @dataclass
 class _Rows:
-    """Rows of a table as they are read, and the first line of each person and session."""
+    """Rows of a table as they are read, with the line of each person and session."""
 
     phenotype: Phenotype
     problems: Problems
@@ -231,7 +231,7 @@ class _Rows:
         self.problems.hint(refusal.hint)
 
     def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
-        """Add the cells of a person and session; contradictions of earlier rows become problems."""
+        """Add a row of a person and session; contradictions with earlier rows become problems."""
         before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
         first = self.line_of.setdefault(key, line)
         for kind, cell in cells.items():
@@ -247,7 +247,7 @@ class _Rows:
 
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
-    """Return a hint at another column of numbers whose name has the word age, or ""."""
+    """Return a hint that another column of numbers has "age" in its name; "" if none has."""
     for name in table.columns:
         words = re.split("[^a-z]+", name.lower())
         if name != column and "age" in words and is_numeric(table[name]):
@@ -256,7 +256,7 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
 
 
 def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list[str]]:
-    """Return the column of identifiers, "" in a table of one subject, and the label of each row."""
+    """Return the column of identifiers ("" for a table of one subject), and each row's subject."""
     if file.subject:
         return "", [subject_label(file.subject)] * len(table)
     column = identifier_column(list(table.columns), source=file.path.name, id_column=file.id_column)
@@ -264,14 +264,14 @@ def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list
 
 
 def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
-    """Return the labels of people; numbers of IXI become IXI012, as in names of its files."""
+    """Return people's identifiers in normal spelling; IXI's numbers become IXI012, as in files."""
     if column.lower() == "ixi_id":
         return list(map(_identifier_of_ixi, table[column]))
     return list(map(subject_label, table[column]))
 
 
 def _identifier_of_ixi(cell: str) -> str:
-    """Return the identifier of a person of IXI, of whom tables have the number."""
+    """Return the identifier of a person of the IXI data set, IXI012 for the number 12."""
     if cell.isdigit():
         return f"IXI{cell.zfill(3)}"
     return cell

@@ -1,4 +1,4 @@
-"""Fields of tables, images and JSON files that could identify a patient.
+"""Find fields of tables, images and JSON files that could identify a patient.
 
 Messages show fields, and no values.
 """
@@ -22,10 +22,10 @@ from neurocontrast.reading import DAMAGE, check_place, read_json
 
 _OF_NIBABEL = ImageFileError, HeaderDataError, ImageDataError, MGHError, WrapStructError
 IMAGE_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, *_OF_NIBABEL)
-"""Errors that nibabel raises for damaged bytes."""
+"""Errors that nibabel raises for damaged image files."""
 _FAULTS: tuple[type[Exception], ...] = (DataError, *IMAGE_DAMAGE)
 TOP_AGE = 89.0
-"""Ages above this number of years identify a person, by the rule of HIPAA."""
+"""Highest age in years that identifies nobody, by the HIPAA rule; older people are written 89+."""
 
 _COLUMNS = re.compile(
     r"(?:patient|family|first|last|given|middle|maiden|full|sur)_?name|name|initials|dob|mrn|ssn|"
@@ -33,13 +33,13 @@ _COLUMNS = re.compile(
     r"post.?code|zip.?code|phone.*|telephone.*|e.?mail.*|.*passport.*|insurance.*|accession.*|"
     r"(?:scan|visit|acq\w*|study|exam|session)_?(?:date|time)|acq_time|date"
 )
-"""Names of columns that could identify a patient."""
+"""Pattern of column names whose content could identify a patient."""
 _JSON_KEYS = re.compile(
     r"patient(?!position).*|.*date|.*datetime|.*physicians?name|.*operatorsname|operator.*|"
     r"institution(?:address|aldepartmentname)|accessionnumber|studyid|stationname|"
     r"requestingphysician|otherpatientids"
 )
-"""Keys of JSON files that could identify a patient, in lower case and without separators."""
+"""Pattern of JSON keys that could identify a patient, in lower case and without separators."""
 _SOFTWARE = re.compile(
     r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)",
     re.IGNORECASE,
@@ -48,7 +48,9 @@ _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
 _HAS_EXTRA = 4
 _HAS_NAME = 8
 _HAS_COMMENT = 16
-"""Flags in a header of gzip."""
+"""Flag in a gzip header for a comment; `_HAS_EXTRA` and `_HAS_NAME` flag an extra field and a
+name.
+"""
 
 
 def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> dict[str, int]:
@@ -96,7 +98,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
 
 
 def _with_sidecar(image: Path) -> list[Path]:
-    """Return an image, and the JSON file of the image's name if there is one."""
+    """Return an image, and the JSON file of the same name if there is one."""
     sidecar = image.with_name(re.sub(r"(?i)(\.nii)?\.[^.]+$", "", image.name) + ".json")
     if os.path.lexists(sidecar):
         return [image, sidecar]
@@ -104,7 +106,7 @@ def _with_sidecar(image: Path) -> list[Path]:
 
 
 def _add_columns(table: Path, problems: Problems) -> None:
-    """Add a problem for each column that could identify a patient, and for high ages."""
+    """Add a problem for each column that could identify a patient, and for ages above 89 years."""
     cells = read_people(table).cells
     for column in cells.columns:
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
@@ -123,7 +125,7 @@ def _add_columns(table: Path, problems: Problems) -> None:
 
 
 def _identifying_fields(path: Path) -> Iterator[str]:
-    """Yield the identifying fields of an image or a JSON file, in words."""
+    """Yield descriptions of the fields of an image or JSON file that could identify a patient."""
     if path.suffix != ".json":
         yield from identifying_fields_of_image(path)
         return
@@ -133,9 +135,9 @@ def _identifying_fields(path: Path) -> Iterator[str]:
 
 
 def identifying_fields_of_image(path: Path) -> Iterator[str]:
-    """Yield the fields of an image file that tell its origin, in words.
+    """Yield descriptions of an image file's fields that tell of the image's origin.
 
-    They are texts and extensions in the header, and the file name and time in gzip's header.
+    Such fields are texts and extensions in the header, and file name and time in gzip's header.
     """
     check_place(path)
     if path.suffix == ".gz":
@@ -153,7 +155,7 @@ def identifying_fields_of_image(path: Path) -> Iterator[str]:
 
 
 def _keys(content: object) -> set[str]:
-    """Return the filled keys of JSON content, at any depth, that could identify a patient."""
+    """Return keys of JSON content, at any depth, that have a value and could identify a patient."""
     if isinstance(content, list):
         return set[str]().union(*map(_keys, content))
     if not isinstance(content, dict):
@@ -167,7 +169,7 @@ def _keys(content: object) -> set[str]:
 
 
 def _fields_of_gzip(path: Path) -> Iterator[str]:
-    """Yield the identifying fields in the header of a gzip file, in words."""
+    """Yield descriptions of the fields of a gzip header that tell of a file's origin."""
     with path.open("rb") as stream:
         start = stream.read(10)
         if len(start) < 10 or start[:2] != b"\x1f\x8b":

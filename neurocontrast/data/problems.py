@@ -1,4 +1,4 @@
-"""Problems of a table, collected so that one error names all of them."""
+"""Collect the problems of a table, so that one error names all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from neurocontrast.exceptions import DataError, printable
 
 N_SHOWN = 20
-"""Number of problems that a message shows in full."""
+"""Largest number of problems that a message shows in full."""
 
 
 class Problem(NamedTuple):
-    """Problem of a table, with its column, its line and the name of its row."""
+    """Problem of a table: text, column, line, and name of the row."""
 
     text: str
     column: str = ""
@@ -33,18 +33,18 @@ class Problem(NamedTuple):
 
 @dataclass
 class Problems:
-    """Problems of one source, whose name begins the message, and hints."""
+    """Problems of one table, and hints for the user; the table's name begins the message."""
 
     source: str
     found: list[Problem] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
     def add(self, text: str, *, column: str = "", line: int | None = None, name: str = "") -> None:
-        """Add a problem, with its place in the table."""
+        """Add a problem, with the column, line and name of the row."""
         self.found.append(Problem(text, column, line, name))
 
     def hint(self, text: str) -> None:
-        """Add a sentence that explains a kind of problem, unless the sentence is "" or known."""
+        """Add a sentence of advice to the message, unless empty or already there."""
         if text and text not in self.hints:
             self.hints.append(text)
 
@@ -54,7 +54,7 @@ class Problems:
             raise DataError(self.to_text())
 
     def pass_on(self, collected: "Problems | None") -> None:
-        """Move all problems and hints to `collected`, or raise them if that is None."""
+        """Move all problems and hints to `collected`; raise them if `collected` is None."""
         if collected is None:
             self.raise_if_any()
             return
@@ -65,7 +65,7 @@ class Problems:
         self.hints.clear()
 
     def to_text(self, n_shown: int = N_SHOWN) -> str:
-        """Return the problems as lines, at most `n_shown` of them in full."""
+        """Return the problems as lines sorted by line number, at most `n_shown` in full."""
         ordered = sorted(self.found, key=lambda problem: problem.line or 0)
         n_problems = len(ordered)
         if n_problems == 1 and not self.hints:
@@ -90,7 +90,7 @@ def shown(value: object, n_max: int = 60) -> str:
 
 
 def first_names(names: Sequence[str], n_max: int = 5) -> str:
-    """Return the first names as a message lists them, and the number of further names."""
+    """Return the first `n_max` names for a message, and the number of further names."""
     listed = ", ".join(names[:n_max])
     if len(names) > n_max:
         return f"{listed} and {len(names) - n_max} more"

@@ -1,4 +1,4 @@
-"""Scans that cannot be used, and doubts about scans and their table."""
+"""Inspect scans and their table: scans that cannot be used, and warnings for the rest."""
 
 import os
 from collections import defaultdict
@@ -25,9 +25,9 @@ from neurocontrast.transforms.template import (
 )
 
 _N_SMALL_SITE = 5
-"""Number of people below which a site is small."""
+"""Number of people below which a site gets a warning as small."""
 _N_SHOWN = 10
-"""Number of subjects or groups that warnings name."""
+"""Largest number of subjects or groups that warnings name."""
 _PREPARE = (
     "The recipes are for skull-stripped brains in MNI152; "
     "neurocontrast prepare makes them of raw scans."
@@ -35,17 +35,17 @@ _PREPARE = (
 
 
 class Finding(NamedTuple):
-    """Scan with the reasons for and against its use."""
+    """Result of inspecting a scan: a problem, or warnings, header and extent of the head."""
 
     scan: ScanFiles
     problem: str = ""
-    """Reason why the scan cannot be used, or ""."""
+    """Reason why the scan cannot be used; "" for a usable scan."""
     warnings: tuple[str, ...] = ()
     header: ScanHeader | None = None
     digest: str = ""
-    """Digest of the scan's files, by which copies are found."""
+    """Digest of the scan's files, by which copies of a scan are found."""
     extent: Extent | None = None
-    """Extent of the head or brain, for a scan of one file with a header."""
+    """Extent of the head or brain, for a scan of one file with a header; None for other scans."""
 
 
 def inspect_scan(
@@ -53,7 +53,7 @@ def inspect_scan(
     preprocessing: Preprocessing | None = None,
     deep: bool = True,
 ) -> Finding:
-    """Inspect the headers of a scan, or with `deep` every voxel and the preprocessing."""
+    """Inspect a scan's headers; with `deep`, read all voxels and try the preprocessing."""
     name = as_scan(scan)
     files = files_of(scan)
     try:
@@ -77,7 +77,7 @@ def inspect_scan(
 
 
 def _load(scan: ScanFiles, preprocessing: Preprocessing | None) -> MetaTensor:
-    """Return the image of a scan, after a trial of the preprocessing on the image."""
+    """Load a scan, and refuse the scan if the preprocessing fails on the image."""
     spacing_mm = 1.0
     if preprocessing is not None and preprocessing.spacing_mm is not None:
         spacing_mm = preprocessing.spacing_mm
@@ -88,7 +88,7 @@ def _load(scan: ScanFiles, preprocessing: Preprocessing | None) -> MetaTensor:
 
 
 def _doubts_about_masks(image: MetaTensor) -> Iterator[str]:
-    """Warn of each channel with two intensities."""
+    """Yield a warning for each channel with only two intensities, as a mask has."""
     for voxels in image.numpy():
         low = voxels.min()
         high = voxels.max()
@@ -97,7 +97,7 @@ def _doubts_about_masks(image: MetaTensor) -> Iterator[str]:
 
 
 def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> str:
-    """Return the files of a scan whose sform and qform are far apart, in words, or ""."""
+    """Return a message if sform and qform of a scan's files disagree; "" if they agree."""
     apart = []
     for file, header in zip(files, headers, strict=True):
         if header.disagreement:
@@ -108,7 +108,7 @@ def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> s
 
 
 def warn_of_headers(scans: Sequence[ScanFiles], progress: Progress) -> None:
-    """Warn of scans whose sform and qform are far apart or both absent, and name the first.
+    """Warn of scans whose sform and qform disagree or are both absent, naming the first.
 
     Files that cannot be read are left to the command that reads their voxels.
     """
@@ -142,7 +142,7 @@ def inspect_scans(
     n_workers: int = 0,
     progress: Progress = SILENT,
 ) -> list[Finding]:
-    """Inspect every scan in `n_workers` processes, and return findings in the scans' order."""
+    """Inspect every scan in `n_workers` processes; return the findings in the scans' order."""
     findings: dict[ScanFiles, Finding] = {}
     arguments = [(scan, preprocessing, deep) for scan in dict.fromkeys(scans)]
     title = "Reading headers"
@@ -158,7 +158,7 @@ def inspect_scans(
 
 
 def doubts_about(cohort: Cohort) -> list[str]:
-    """Return warnings about a table that can be used."""
+    """Return warnings about a cohort's table: missing cells, subjects, sites and diagnoses."""
     table = cohort.table
     doubts = list(cohort.warnings)
     for column in ("age", "sex", "site", "diagnosis"):
@@ -235,7 +235,7 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
 
 
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
-    """Return warnings about images, with numbers of images, and about copies of a file."""
+    """Return warnings about images, each with the number of images, and about copied files."""
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -256,7 +256,7 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
 
 
 def _doubts_about_arrays(findings: Sequence[Finding]) -> list[str]:
-    """Return a warning about arrays without orientation among NIfTI images."""
+    """Return a warning if ``.npy`` arrays, without orientation, are among NIfTI images."""
     headers = [finding.header for finding in findings if finding.header]
     n_arrays = sum(header.spacing_mm is None for header in headers)
     n_nifti = len(headers) - n_arrays

@@ -1,4 +1,4 @@
-"""Root that a table is made of: a folder of scans, or one table of regional measures."""
+"""Check the paths given to `index`: one folder of scans, or tables of regional measures."""
 
 import os
 from collections import Counter
@@ -18,7 +18,7 @@ _OF_PEOPLE = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def root_of(paths: Sequence[Path]) -> Path:
-    """Return the only path, or the folder above several tables of measures."""
+    """Return the only path given to `index`, or the common folder of several tables of measures."""
     if not paths:
         raise ConfigError("root: missing. Give a folder of scans, or tables of regional measures.")
     if len(paths) == 1:
@@ -36,7 +36,7 @@ def root_of(paths: Sequence[Path]) -> Path:
 
 
 def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
-    """Return a tree of several tables of measures below a folder; refuse other files."""
+    """Return tables of regional measures as a tree of files below `root`; refuse other files."""
     folders: dict[str, list[str]] = {}
     for table in tables:
         tree = tree_at(table)
@@ -46,9 +46,9 @@ def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
 
 
 def tree_at(root: Path, tables: Sequence[Path] = ()) -> Tree:
-    """Return the files of a folder, or a tree of tables of measures; refuse other files.
+    """List the files of a folder, or of tables of regional measures; refuse other files.
 
-    With `tables`, several tables below `root`, the tree has them alone.
+    With `tables`, only these tables below `root` are listed.
     """
     if tables:
         return _tree_of_tables(root, tables)
@@ -63,7 +63,7 @@ def tree_at(root: Path, tables: Sequence[Path] = ()) -> Tree:
 
 
 def _next_step(file: Path) -> str:
-    """Return the command for a file that was given in place of a folder of scans."""
+    """Return advice for a file that was given to `index` in place of a folder of scans."""
     name = file.name.lower()
     if name.endswith(IMAGE_ENDINGS):
         return f"It is one image; give the folder of the images: neurocontrast index {file.parent}"

@@ -1,4 +1,4 @@
-"""Settings of the samples of a run: scans of brains, or regional measures."""
+"""Settings of the configuration's section ``data``: scans of brains, or regional measures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _Columns = Annotated[tuple[str, ...], Field(min_length=1)]
 _ONE_OR_MORE = WithJsonSchema(
     {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
 )
-"""Schema of a setting that may be a single path, or a list of paths."""
+"""JSON schema of a setting that may be a single path, or a list of paths."""
 
 
 def _columns_or_file(value: Any) -> str | None:
-    """Return the form of a vector's value: ``columns``, ``file``, or None for neither."""
+    """Return the form of a vector's setting: ``columns``, ``file``, or None for neither."""
     if isinstance(value, list | tuple):
         return "columns"
     if isinstance(value, str):
@@ -46,7 +46,7 @@ _Vector = Annotated[
 
 
 class TableSettings(Settings):
-    """Choose rows of a table, for training."""
+    """Choose a table and its rows for training."""
 
     participants: Path | None = None
     """Table of scans, images or people, which `pretrain` needs; a relative path starts from the
@@ -70,35 +70,40 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
     """
 
     kind: Literal["volumes"] = "volumes"
-    """Says that these are scans of brains."""
+    """Kind of the samples: scans of brains."""
     images_root: Path | None = None
-    """Folder that relative image paths in the table start from; None for the table's own."""
+    """Folder that relative image paths in the table start from; None for the folder of the
+    table.
+    """
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns of the table that hold the files of each scan, one a channel, for instance
     ``[gm, wm]``, which `index` and `prepare` write; ``t1`` means the column ``path``. None for
     ``[t1]``."""
     cache_dir: Path | None = None
-    """Folder of preprocessed volumes; None for one of the user's, shared by all runs."""
+    """Folder for preprocessed volumes; None for a folder in the user's cache, shared by all
+    runs.
+    """
     cache_dtype: Literal["float16", "float32"] = "float16"
     """Precision of the preprocessed volumes; float16 halves the disk and changes z-scored voxels by
     less than 0.1 %."""
     cache_shared: bool = False
-    """Whether volumes in `cache_dir` that others have written are used. Only where you trust all
-    who may write there."""
+    """Whether to use volumes in `cache_dir` that other users have written. Set to true only if
+    you trust all who may write to the folder.
+    """
     n_workers: Annotated[int, Field(ge=1)] = 2
-    """Processes that preprocess, and threads that read batches."""
+    """Number of processes that preprocess scans, and of threads that read batches."""
     skip_unreadable: bool = False
     """Whether `pretrain`, `embed` and `finetune` leave out scans that are absent, damaged or unfit
     for the preprocessing, and list them in ``skipped.tsv``; by default such scans are refused."""
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the settings of the preprocessing."""
+        """Return the names of the settings for preprocessing."""
         return tuple(ScanSettings.model_fields)
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """Preprocessing of each scan where `transforms` is None."""
+        """Preprocessing of each scan, if no `transforms` from Python take its place."""
         settings = {name: getattr(self, name) for name in self.replaced()}
         return Preprocessing(**settings, n_channels=len(self.channels or ("t1",)))
 
@@ -122,18 +127,18 @@ class MeasureTableSettings(MeasureSettings):
     """Parcellation to take from folders, such as ``aparc``, or segmentation, such as
     ``aseg.VINN``, or both (``aparc,aseg.VINN``); "" for the first of each that is there."""
     measure: Literal["thickness", "area", "volume", "all"] = "thickness"
-    """Measure of the cortex to take from folders."""
+    """Measure of the cortex to read from folders of tables."""
 
 
 class MeasureDataSettings(MeasureTableSettings, TableSettings):
     """Choose people with regional measures of their brains."""
 
     kind: Literal["measures"] = "measures"
-    """Says that these are regional measures; follows from `measures` and need not be written."""
+    """Kind of the samples: regional measures. Follows from `measures`, and need not be written."""
     images_root: None = None
-    """Measures have no images."""
+    """Always None: regional measures have no images."""
     n_workers: Annotated[int, Field(ge=1)] = 1
-    """Threads that read batches."""
+    """Number of threads that read batches."""
     skip_unreadable: bool = False
     """Whether `pretrain`, `embed`, `finetune` and `explain` leave out people without measures, or
     who lack more than `max_missing`, and list them in ``skipped.tsv`` (`explain` in a warning);
@@ -141,36 +146,36 @@ class MeasureDataSettings(MeasureTableSettings, TableSettings):
 
 
 class AnyDataSettings(Protocol):
-    """Section ``data`` of any kind of samples."""
+    """Interface of the section ``data`` for any kind of samples."""
 
     @property
     def kind(self) -> str:
-        """Kind of the samples."""
+        """Kind of the samples, such as ``volumes``."""
 
     @property
     def participants(self) -> Path | None:
-        """Table of samples."""
+        """Table of samples, or None."""
 
     @property
     def images_root(self) -> Path | None:
-        """Folder that relative paths in the table start from."""
+        """Folder that relative paths in the table start from; None for the table's folder."""
 
     @property
     def where(self) -> Where:
-        """Rows to keep."""
+        """Rows of the table to keep, by column and value."""
 
     @property
     def vectors(self) -> Mapping[str, str | tuple[str, ...]]:
-        """Columns or a file for each vector that kernels compare."""
+        """Vectors that kernels compare: name → columns of the table, or a file."""
 
     @property
     def val_fraction(self) -> float:
-        """Fraction of subjects who are held out for validation."""
+        """Fraction of subjects who are held out for validation, 0 to below 1."""
 
     @property
     def n_workers(self) -> int:
-        """Threads that read batches."""
+        """Number of threads that read batches."""
 
     @property
     def model_fields_set(self) -> set[str]:
-        """Names of the settings that were set."""
+        """Names of the settings that the user has set."""

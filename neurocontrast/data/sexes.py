@@ -1,4 +1,4 @@
-"""Sexes as hospitals write them: words of several languages, letters, and codes."""
+"""Read sexes as hospitals write them: words of several languages, letters, and codes."""
 
 import re
 import unicodedata
@@ -26,17 +26,19 @@ not recorded, declined, refused, prefer not to say, prefer not to answer, missin
 """
 _DIVERSE = "divers"
 OTHERS = frozenset((*_OTHERS.replace("\n", " ").strip().split(", "), _DIVERSE))
-"""Answers that name another sex than F and M, or say that the sex is not known."""
+"""Answers that name a sex other than F and M, or say that the sex is not known."""
 CODES = {1.0: "M", 2.0: "F"}
-"""Codes of ISO 5218; some tables swap them, so a warning says how they are read."""
+"""Sex by code of ISO 5218; some tables use the codes the other way, so that a warning is given."""
 _DOUBTFUL = {
     "m": frozenset("h v k n hombre homem varon mujer mulher junge madchen maedchen".split()),
     "f": frozenset("n v k".split()),
     "w": frozenset("h v k".split()),
 }
-"""Letters, and cells beside which a letter can begin another word: beside h, m can be mujer."""
+"""Letter → cells in whose presence the letter's meaning is unclear: with h (hombre), m can be
+mujer.
+"""
 _PARTNERS = {"m": "f", "f": "m", "w": "m"}
-"""Letters, and the letter beside which each has one meaning, whatever the other cells are."""
+"""Letter → second letter that makes the first one clear, whatever other cells the column has."""
 RULE = "sex is M, F, male, female, 1 (male), 2 (female) or n/a"
 REMEDY = "Write F and M, or explain the codes in the column's name, as in 'sex (h=male, m=female)'."
 _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; write M and F."
@@ -44,7 +46,7 @@ _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; w
 
 @dataclass(frozen=True)
 class SexColumn:
-    """Column of sexes: for each cell "F", "M", "" where missing, or a refusal.
+    """Column of sexes: for each cell "F", "M", "" if missing, or a `Refusal`.
 
     `others` are the refused cells, as written, that are among `OTHERS`; `notes` say how codes were
     read.
@@ -68,11 +70,13 @@ WORDS = {
     **dict.fromkeys(map(plain_word, _MALE.split()), "M"),
     **dict.fromkeys(map(plain_word, _FEMALE.split()), "F"),
 }
-"""Sexes by words of one meaning, without accents and in lower case, and by the letters m and f."""
+"""Word for a sex → "M" or "F", for unambiguous words and the letters m and f; no accents or
+capitals.
+"""
 
 
 def as_sex(cell: str) -> str | Refusal:
-    """Return "F" or "M" for a cell that is clear without the rest of its column, or a refusal."""
+    """Return "F" or "M" for a cell that is clear by itself, or a `Refusal` for any other cell."""
     number = number_of(cell)
     if number == 0:
         return Refusal(RULE, _ZERO)
@@ -81,11 +85,12 @@ def as_sex(cell: str) -> str | Refusal:
 
 
 def read_sexes(cells: Sequence[str]) -> SexColumn:
-    """Read a column of sexes by the set of its values.
+    """Read a column of sexes; the meaning of a letter depends on all values of the column.
 
-    Words of one meaning are read beside any other values. A letter is read where the other values
-    leave no doubt: ``w`` is F, ``h`` beside ``f`` is M, and ``m`` beside ``h`` is refused, since it
-    can be mujer. The codes 1 and 2 are read unless the column has further numbers.
+    Words of one meaning are read whatever the other values. A letter is read if the other values
+    leave no doubt: ``w`` is F, ``h`` in a column with ``f`` is M, and ``m`` in a column with ``h``
+    is refused, since ``m`` can be mujer. The codes 1 and 2 are read unless the column has further
+    numbers.
 
     Examples
     --------
@@ -114,7 +119,7 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
 
 
 def _reading(word: str, words: frozenset[str]) -> str | Refusal:
-    """Return the sex of a word beside the other words of its column, or a refusal."""
+    """Return the sex that a word means in a column with other `words`, or a `Refusal`."""
     if number_of(word) is not None:
         return _of_code(word, words)
     if _PARTNERS.get(word) not in words and words & _DOUBTFUL.get(word, frozenset()):
@@ -127,7 +132,7 @@ def _reading(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
-    """Return the sex of a code, or a refusal where the column has a number besides 1 and 2."""
+    """Return the sex of a code 1 or 2, or a `Refusal` if the column has further numbers."""
     numbers = set(map(number_of, words)) - {None}
     if numbers <= set(CODES):
         return as_sex(word)
@@ -137,13 +142,13 @@ def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _hint(spellings: Iterable[str]) -> str:
-    """Return the remedy for letters of several meanings."""
+    """Return advice for a column with a letter that can begin words for either sex."""
     shown = one_of(sorted(spellings))
     return f"The column has {shown}, and letters can begin several words. {REMEDY}"
 
 
 def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
-    """Return a note on how codes were read, if the column has any."""
+    """Return a note that codes 1 and 2 were read as male and female, if the column has codes."""
     has_codes = False
     has_words = False
     for cell, reading in readings.items():
@@ -163,7 +168,7 @@ def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
 
 
 def sex_in(phrase: str) -> str | None:
-    """Return the only sex that a phrase such as "male participant" names, or None."""
+    """Return the only sex named in a phrase such as "male participant", or None."""
     tokens = re.findall(r"[^\W\d_]+", plain_word(phrase))
     sexes = set(map(WORDS.get, tokens)) - {None}
     if len(sexes) != 1 or {"not", "non", "no"} & set(tokens):

@@ -1,4 +1,4 @@
-"""Subjects of the participants of a folder, by the column ``subject_id`` of tables."""
+"""Find the subject of each participant in a folder, by column ``subject_id`` of its tables."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ _LACKING = (
 def subjects_of_participants(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], problems: Problems, notes: list[str]
 ) -> dict[str, str]:
-    """Return the subject of each participant; empty where no table has the column.
+    """Return participant → subject; empty if no table has a column ``subject_id``.
 
-    A participant with two subjects is a problem, and so is a participant without a subject where
-    other participants have one. A note says where several participants are one subject.
+    A participant with two subjects is a problem, and so is a participant without a subject if
+    other participants have one. A note says that several participants are one subject.
     """
     stated: dict[str, dict[str, None]] = defaultdict(dict)
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -47,7 +47,7 @@ def subjects_of_participants(
 
 
 def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list[str]:
-    """Warn of subjects who are F in one row and M in another, as merged people are."""
+    """Warn of subjects who are F in one row and M in another: two people may be taken for one."""
     sexes_of: dict[str, set[object]] = defaultdict(set)
     for subject, sex in zip(subjects, sexes, strict=True):
         sexes_of[subject].add(sex)
@@ -61,7 +61,7 @@ def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list
 
 
 def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
-    """Return, by row, the first visit of people whose name in the row is a later visit."""
+    """Return row → name of the person's first visit, for names such as S01_v2 after S01_v1."""
     first = {}
     for visits in visits_of_people(subjects, sexes):
         for name in visits[1:]:
@@ -74,7 +74,7 @@ def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dic
 
 
 def visit_of(first: str) -> str:
-    """Return the problem of a row whose name is a later visit of another row's person."""
+    """Return the message for a row whose name looks like a later visit of another row's person."""
     return f"looks like a visit of the person of {shown(first)}, by its name"
 
 
@@ -85,7 +85,7 @@ def _check_people(
     problems: Problems,
     notes: list[str],
 ) -> None:
-    """Add problems for subjects whose names differ only in a visit; note people of two sexes."""
+    """Add a problem for names that differ only in a visit; note subjects with two sexes."""
     subjects = []
     sexes = []
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -100,7 +100,7 @@ def _check_people(
 
 
 def _problem_of(subjects: Collection[str]) -> str:
-    """Return the problem of a participant without a subject, or with several."""
+    """Return the message for a participant without a subject, or with several subjects."""
     if not subjects:
         return _LACKING
     return f"found {' and '.join(map(shown, subjects))}; a participant is one subject"

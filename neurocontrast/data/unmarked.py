@@ -1,4 +1,4 @@
-"""Missing values without a mark: -9 or 999 among numbers, a question mark among words."""
+"""Find codes for missing values: -9 or 999 among numbers, a question mark among words."""
 
 from collections.abc import Iterable
 
@@ -7,27 +7,27 @@ from neurocontrast.cells import WORDS_FOR_MISSING, is_missing, number_of
 _BELOW_0 = frozenset(map(float, "-7 -8 -9 -77 -88 -99 -777 -888 -999 -9999 -99999".split()))
 _HIGH = frozenset(map(float, "777 888 999 9999 99999 999999 9999999".split()))
 _HIGH_OF_SEVERAL = frozenset((77.0, 88.0, 99.0))
-"""Codes only if several people have them, and never among numbers of sites."""
+"""Numbers that are codes only if several people have them, and never in column ``site``."""
 _FACTOR = 3.0
-"""Factor by which a high code exceeds any other value."""
+"""Factor by which a code such as 999 must exceed every other number of the column."""
 _HIGHEST = 99.0
 _AGES = (0.0, _HIGHEST)
 _OLDEST = 89.0
 _YOUNGEST = 5.0
-"""Limits in years of all other ages beside which 99 and 0 are codes."""
+"""Age in years, at least, of everyone else if 0 is a code; all are at most `_OLDEST` if 99 is."""
 _N_PEOPLE = 2
-"""Number of people, at least, who have a code that could be an age."""
+"""Smallest number of people with the same number, for a code that could also be an age."""
 _WORDS = frozenset(("?", "??", "-", "--", "---", "*", "(blank)", "#div/0!", "#value!", "#ref!"))
 _ERRORS = frozenset(("#name?", "#num!"))
 REMEDY = "Write n/a where a value is not known: codes and words for it are not guessed."
 
 
 def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]:
-    """Return the cells of a column that seem to be missing values without a mark.
+    """Return cells of a column that seem to be codes or words for missing values.
 
-    Among numbers, -9, 99 and 999 are such cells where all other numbers are not below 0, or far
-    below the code; among ages, 99 and 0 where two people have the code and nobody an age near the
-    code; among words, a question mark, a dash, an error of a spreadsheet, -9 or 999.
+    Among numbers, -9 is such a cell if no other number is below 0, and 99 or 999 if all other
+    numbers are far below; among ages, 99 and 0 if two people have the code and nobody an age near
+    the code; among words, a question mark, a dash, an error of a spreadsheet, -9 or 999.
 
     Examples
     --------
@@ -57,12 +57,12 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
 
 
 def _is_code_among_words(cell: str) -> bool:
-    """Tell whether a number in a column of words is a code."""
+    """Tell whether a number in a column of words is a code for a missing value, as -9 or 999."""
     return number_of(cell) in _BELOW_0 | _HIGH
 
 
 def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
-    """Return the cells of a column of numbers that are codes."""
+    """Return the cells of a column of numbers that seem to be codes for missing values."""
     candidates = _BELOW_0 | _HIGH | _HIGH_OF_SEVERAL
     others = set(numbers.values()) - candidates
     if not others or min(others) < 0:
@@ -77,7 +77,7 @@ def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
 
 
 def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
-    """Return the ages that are codes: several people have one, and nobody an age near the code."""
+    """Return ages (0, 99) that seem to be codes: shared by several people, far from other ages."""
     others = sorted(set(numbers.values()) - set(_AGES))
     if not others:
         return set()

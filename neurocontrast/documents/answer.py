@@ -1,4 +1,4 @@
-"""``answer.json``: features that weights give for a sample, to check an installation with."""
+"""``answer.json``: features that weights must give for a sample, to check an installation."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from pydantic import Field
 from neurocontrast.documents.document import Document
 
 Ranges = dict[str, dict[str, list[float]]]
-"""Channel → quantity → lowest and highest value over training scans."""
+"""Channel of a scan → quantity → lowest and highest value over the training scans."""
 
 
 class KnownAnswer(Document):
     """Content of ``answer.json``: features and predictions that weights must give for a sample."""
 
     sample: list[str] | None = None
-    """Files of the sample, below the folder of the answer; None for the phantom."""
+    """Files of the sample, relative to the folder of ``answer.json``; None for the built-in
+    phantom.
+    """
     features: list[float]
     predictions: dict[str, float] = Field(default_factory=dict)
-    """Folder of a probe → number that the probe predicts."""
+    """Folder of a probe → number that the probe predicts for the sample."""
     learned_from: Ranges = Field(default_factory=dict)
-    """Ranges of the training scans, outside of which a new scan is unlike them; may be empty."""
+    """Ranges of the training scans; a new scan outside of them is unlike the training scans.
+    May be empty.
+    """

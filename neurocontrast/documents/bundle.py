@@ -1,4 +1,4 @@
-"""``configs/metadata.json`` of a MONAI bundle, as far as its keys are read again."""
+"""``configs/metadata.json`` of a MONAI bundle, as far as neurocontrast reads the file's keys."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from neurocontrast.documents.document import Document
 
 
 class OutputFormat(Document):
-    """Format of a tensor that the network gives."""
+    """Format of an output tensor of the network, such as the number of channels."""
 
     num_channels: int
 
 
 class NetworkOutputs(Document):
-    """Section ``outputs``: tensors by name."""
+    """Section ``outputs`` of a MONAI bundle's metadata: name of an output tensor → format."""
 
     pred: OutputFormat
 
 
 class NetworkFormat(Document):
-    """Section ``network_data_format``: inputs and outputs of the network."""
+    """Section ``network_data_format`` of a MONAI bundle: formats of the network's outputs."""
 
     outputs: NetworkOutputs
 
 
 class BundleMetadata(Document):
-    """Content of ``configs/metadata.json``."""
+    """Content of a MONAI bundle's ``configs/metadata.json``: task, and formats of tensors."""
 
     task: str
     network_data_format: NetworkFormat

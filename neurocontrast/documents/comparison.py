@@ -1,4 +1,4 @@
-"""``comparison.json``: evaluations of the same samples in the same folds, and how they are tested."""
+"""``comparison.json``: evaluations of the same samples in the same folds, compared by tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEDY = "Run 'neurocontrast compare' again."
 
 
 class ComparedWarning(Document):
-    """A warning of one of the evaluations."""
+    """Warning that one of the compared evaluations gave."""
 
     code: str = ""
     message: str = ""
@@ -25,7 +25,7 @@ class ComparedWarning(Document):
 
 
 class ComparedModel(Document):
-    """An evaluation that takes part: its estimator and pretraining, and its warnings."""
+    """One of the compared evaluations: name, estimator, pretraining, and warnings."""
 
     name: str
     estimator: str | None = None
@@ -38,7 +38,7 @@ class ComparedModel(Document):
 
 
 class ComparisonRecord(Document):
-    """Shared keys of compared evaluations, their models, and settings of intervals and tests."""
+    """Content of ``comparison.json``: compared evaluations, and settings of intervals and tests."""
 
     format: int | None = None
     target: str
@@ -53,7 +53,7 @@ class ComparisonRecord(Document):
     reference: str
     models: list[ComparedModel]
     test: str | None = None
-    """Which test p-values are of, in words."""
+    """Name of the statistical test that gave the p-values, in words."""
     environment: Json = Field(default_factory=dict)
     n_bootstraps: int = 0
     interval_method: str | None = None
@@ -62,6 +62,6 @@ class ComparisonRecord(Document):
 
 
 def read_comparison(folder: str | os.PathLike[str]) -> ComparisonRecord:
-    """Read ``comparison.json`` of a folder; DataError names every key that is wrong."""
+    """Read ``comparison.json`` of a folder; a `DataError` names every wrong key."""
     path = Path(folder) / FILE
     return ComparisonRecord.of(read_json(path, remedy=_REMEDY), path, remedy=_REMEDY)

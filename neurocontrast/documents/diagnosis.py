@@ -1,4 +1,4 @@
-"""Findings of `doctor`: this machine, and a run that is configured."""
+"""Result of the command `doctor`: software and devices of this machine, and the configured run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from neurocontrast.documents.document import Document
 
 
 class Processor(Document):
-    """Name of the processor, its cores, and the cores that this process may use."""
+    """Name of the processor, number of cores, and number of cores that this process may use."""
 
     name: str
     n_cores: int
@@ -16,20 +16,20 @@ class Processor(Document):
 
 
 class Machine(Document):
-    """Section ``machine``: software and devices."""
+    """Section ``machine`` of `doctor`'s result: versions of software, processor and GPUs."""
 
     neurocontrast: str
     python: str
     packages: dict[str, str | None]
-    """Package → version; None of one that is not installed."""
+    """Package → installed version; None for a package that is not installed."""
     platform: str
     processor: Processor
     threads: int
-    """Threads that PyTorch computes with."""
+    """Number of threads that PyTorch computes with."""
     gpus: list[str] = Field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Describe the machine for people."""
+        """Describe the machine in lines of text, for the terminal."""
         versions = []
         for package, version in self.packages.items():
             if version:
@@ -46,25 +46,25 @@ class Machine(Document):
 
 
 class PlannedRun(Document):
-    """Section ``run``: encoder, device and samples; numbers of scans only where a table is read."""
+    """Section ``run`` of `doctor`'s result: encoder, device, and samples of the configured run."""
 
     kind: str
     encoder: str
     device: str
     shape: list[int]
-    """Measures of a person, or channels and voxels of a sample."""
+    """Shape of a sample: number of regional measures, or channels and voxels along each axis."""
     n_training_scans: int | None = None
     n_validation_scans: int | None = None
     n_skipped: int | None = None
-    """Scans left out, where any are."""
+    """Number of scans left out as unreadable; None if no scan was."""
     n_members: int | None = None
-    """Members of a run of several."""
+    """Number of encoders (members) that the run trains; None for a run of one encoder."""
     advice: str | None = None
-    """Words after ``--config`` that suit the table."""
+    """Recipe that suits the table, and any settings, as words to type after ``--config``."""
     because: str | None = None
 
     def lines(self) -> list[str]:
-        """Describe the run for people."""
+        """Describe the configured run in lines of text, for the terminal."""
         sample = f"{'×'.join(map(str, self.shape))} a sample"
         if len(self.shape) == 1:
             sample = f"{self.shape[0]} measures a person"
@@ -83,16 +83,16 @@ class PlannedRun(Document):
 
 
 class Diagnosis(Document):
-    """Findings of `doctor`, which the command line prints as JSON or as text."""
+    """Result of the command `doctor`, which the command line prints as JSON or as text."""
 
     machine: Machine
     run: PlannedRun | None = None
-    """Encoder, device, shape and numbers of scans of the run; None where it is refused here."""
+    """The configured run; None if this machine cannot run the configuration."""
     problems: list[str] = Field(default_factory=list)
-    """Why `pretrain` would refuse this configuration on this machine."""
+    """Reasons why `pretrain` would refuse the configuration on this machine."""
 
     def to_text(self) -> str:
-        """Return lines for people."""
+        """Return the result as lines of text, for the terminal."""
         lines = self.machine.lines()
         if self.run is not None:
             lines += self.run.lines()

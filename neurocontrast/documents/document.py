@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from neurocontrast.reading import ErrorOptions, refuse
 
 Json = dict[str, object]
-"""Object of a JSON file, by key."""
+"""Object of a JSON file: key → value."""
 _NOUNS = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -22,9 +22,9 @@ _NOUNS = {
     "dict_type": "a section of keys",
     "model_type": "a section of keys",
 }
-"""Error of pydantic → noun for what the key must hold."""
+"""Type of pydantic's error → noun for the value that a key must hold, for messages."""
 _MOST_CHARACTERS = 80
-"""Characters of a wrong value that a message shows."""
+"""Largest number of characters of a wrong value that a message shows."""
 _SCALARS = frozenset((str, float, int, bool, type(None)))
 
 
@@ -53,7 +53,7 @@ class Document(BaseModel):
 
     @classmethod
     def of(cls, content: object, place: object, **on_error: Unpack[ErrorOptions]) -> Self:
-        """Check the content of a file; all faults are one error, which begins with `place`.
+        """Check the content of a JSON object, and return the document; one error names all faults.
 
         Parameters
         ----------
@@ -76,19 +76,19 @@ class Document(BaseModel):
             refuse(place, _problem_of(error), **on_error)
 
     def content(self) -> Json:
-        """Return a copy of all keys and values, ready for JSON."""
+        """Return a copy of all keys and values of the JSON object, unknown keys included."""
         return _plain_section(self._content)
 
     def has(self, key: str) -> bool:
-        """Tell whether the object has a key, null or not."""
+        """Tell whether the JSON object has a key, even if the value is null."""
         return key in self._content
 
     def with_keys(self, **values: object) -> Self:
-        """Return the document with other values of some keys; new keys follow the others."""
+        """Return a copy of the document with other values of some keys; new keys come last."""
         return type(self).model_validate({**self._content, **values})
 
     def without(self, *keys: str) -> Self:
-        """Return the document without some keys."""
+        """Return a copy of the document without some keys."""
         kept = self.content()
         for key in keys:
             kept.pop(key, None)
@@ -96,14 +96,14 @@ class Document(BaseModel):
 
 
 def content_of(document: Document | None) -> Json:
-    """Return all keys of a document as they were written; an absent document has none."""
+    """Return all keys and values of a document as written; an empty dict for None."""
     if document is None:
         return {}
     return document.content()
 
 
 def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
-    """Return the keys and values that several objects share; a key that is null is not shared."""
+    """Return keys and values that several JSON objects share; null is not shared."""
     shared = {}
     for key, value in contents[0].items():
         values = list(map(methodcaller("get", key), contents))
@@ -113,7 +113,7 @@ def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
 
 
 def _plain(value: object) -> object:
-    """Copy a value of JSON, with documents as their content and tuples as lists."""
+    """Copy a JSON value, with documents as dicts and tuples as lists."""
     if type(value) in _SCALARS:  # most values: digests of people, cells of known answers
         return value
     if isinstance(value, Document):
@@ -137,7 +137,7 @@ def _is_stated(item: tuple[str, object]) -> bool:
 
 
 def _problem_of(error: ValidationError) -> str:
-    """List the keys that are missing, and the keys whose values are wrong."""
+    """List the missing keys and the wrong values of a JSON object, as a sentence for an error."""
     lacking = []
     wrong = []
     for problem in error.errors():
@@ -152,7 +152,7 @@ def _problem_of(error: ValidationError) -> str:
 
 
 def _sentence(key: str, problem: ErrorDetails) -> str:
-    """Name the rule of a key, and the value that breaks the rule."""
+    """Return a sentence for an error: the rule that a key's value breaks, and the value."""
     rule = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if problem["type"] in _NOUNS:
         rule = f"must be {_NOUNS[problem['type']]}"

@@ -1,4 +1,4 @@
-"""Read and write embeddings tables: one row a scan, and a description of the run."""
+"""Read and write embeddings tables: a row of features for each scan, and the run's description."""
 
 from __future__ import annotations
 
@@ -24,43 +24,49 @@ from neurocontrast.files import DigestSink, atomic_path, digest_of_file
 from neurocontrast.reading import check_place, parse_json
 
 AnyEmbeddings = str | os.PathLike[str] | pd.DataFrame
-"""Embeddings as every command takes them: a file, or a DataFrame with ``feature_…`` columns."""
+"""Embeddings as every command takes them: a Parquet file, or a DataFrame with ``feature_…``
+columns.
+"""
 _KEY = b"neurocontrast"
 _FORMAT = 1
 _FEATURE = "feature_"
 _N_ROWS = 8192
-"""Rows of a group, which is written at once."""
+"""Number of rows that are written to a Parquet file at once, as a row group."""
 _OF_PANDAS = b"PANDAS_ATTRS"
-"""Key of a Parquet file under which pandas keeps `DataFrame.attrs`."""
+"""Key of a Parquet file's metadata under which pandas keeps `DataFrame.attrs`."""
 _PEOPLE = ("pretraining_subjects", "pretraining_contents", "pretraining_contents_complete")
-"""Keys of the description that pandas keeps with a table."""
+"""Keys on the people of pretraining, which are also kept for pandas in `DataFrame.attrs`."""
 _N_FEATURES = "n_features"
-"""Key of the number of features that those keys belong to."""
+"""Key in `DataFrame.attrs` of the number of features that the description is about."""
 
 
 def feature_names(n_features: int) -> list[str]:
-    """Name the columns of features, ``feature_0000`` first."""
+    """Return names for the columns of features: ``feature_0000``, ``feature_0001``, …."""
     return list(map(f"{_FEATURE}{{:04d}}".format, range(n_features)))
 
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Features of scans, their metadata, and the description of their run."""
+    """Features and metadata of scans, and the description of the run that made the features."""
 
     table: pd.DataFrame
-    """Identifiers and metadata, one row a scan."""
+    """Identifiers and metadata of the scans, one row a scan, without the features."""
     features: np.ndarray
-    """Array (n, n_features), float32."""
+    """Features of the scans, float32, of shape (n_scans, n_features), in the order of `table`."""
     info: EmbeddingsInfo
-    """Run that made the features, people of pretraining, and read-out."""
+    """Description of the run that made the features: encoder, people of pretraining, read-out
+    layer.
+    """
     path: Path
-    """File of the table; of a DataFrame, the name by which results call it."""
+    """File of the table; for a DataFrame, a file name by which errors and results call the
+    table.
+    """
     in_memory: pd.DataFrame | None = None
-    """Metadata of a DataFrame, as a file would hold them; None for a file."""
+    """Metadata of a DataFrame as a file would hold them; None if the table was read from a file."""
 
     @classmethod
     def of(cls, table: AnyEmbeddings, *, parameter: str = "embeddings") -> Self:
-        """Read a file of embeddings, or take a DataFrame as its file would be read.
+        """Read embeddings from a file, or take a DataFrame as if read from a file.
 
         Parameters
         ----------
@@ -83,7 +89,7 @@ class Embeddings:
         return cls(_with_identifiers(read), features, info, Path(f"{parameter}.parquet"), metadata)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the file; of a DataFrame, of the file that would hold the table."""
+        """Return the SHA-256 of the table's file; for a DataFrame, of the file made by writing."""
         if self.in_memory is None:
             return digest_of_file(self.path)
         sink = DigestSink()
@@ -97,7 +103,7 @@ def write_embeddings(
     features: np.ndarray,
     info: EmbeddingsInfo | Mapping[str, object],
 ) -> None:
-    """Write a table of embeddings to a Parquet file, atomically; one row a scan.
+    """Write embeddings to a Parquet file, whole or not at all, with one row for each scan.
 
     Columns are identifiers, metadata, then ``feature_0000`` …. The people of pretraining are kept
     for `pandas.read_parquet` as well, whose ``attrs`` last through selections.
@@ -125,7 +131,7 @@ def write_embeddings(
 
 
 def _check_features(metadata: pd.DataFrame, features: np.ndarray) -> None:
-    """Refuse features whose number of rows is not the metadata's, or that are not finite."""
+    """Refuse features that are not finite, or whose number of rows is not the metadata's."""
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(
             f"features must have one row for each of {len(metadata)} scans, "
@@ -150,7 +156,7 @@ def _columns_of(metadata: pd.DataFrame) -> dict[str, pyarrow.Array]:
 def _write(
     sink: Path | DigestSink, metadata: pd.DataFrame, features: np.ndarray, info: EmbeddingsInfo
 ) -> None:
-    """Write metadata and features by groups of rows: features can fill half of the memory."""
+    """Write metadata and features in groups of rows: the features can fill half of the memory."""
     described = _columns_of(metadata)
     schema = _schema_of(described, features, info)
     with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=list(described)) as writer:
@@ -166,7 +172,7 @@ def _write(
 def _schema_of(
     described: Mapping[str, pyarrow.Array], features: np.ndarray, info: EmbeddingsInfo
 ) -> pyarrow.Schema:
-    """Return the columns of the file with their types, and the description of the features."""
+    """Return names and types of the file's columns, with the run's description as metadata."""
     names = feature_names(features.shape[1])
     fields = []
     for name, values in described.items():
@@ -183,7 +189,7 @@ def _schema_of(
 def _of_frame(
     frame: pd.DataFrame, parameter: str
 ) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
-    """Return metadata, features and description of a DataFrame with ``feature_…`` columns."""
+    """Split a DataFrame with ``feature_…`` columns into metadata, features and run description."""
     check_names(frame, f"{parameter}: the DataFrame")
     frame = frame.set_axis(list(map(str, frame.columns)), axis="columns")
     names = _features_of(frame.columns)
@@ -204,7 +210,7 @@ def _of_frame(
 
 
 def _lacking(columns: Iterable[str], features: Sequence[str]) -> list[str]:
-    """List the columns that a table of embeddings needs and does not have."""
+    """List columns that an embeddings table needs and does not have."""
     lacking = []
     if "participant_id" not in columns:
         lacking.append("participant_id")
@@ -214,10 +220,10 @@ def _lacking(columns: Iterable[str], features: Sequence[str]) -> list[str]:
 
 
 def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
-    """Return the people of pretraining as text, which pandas copies without cost; "" if unknown.
+    """Return the people of pretraining as JSON text for `DataFrame.attrs`; "" if unknown.
 
-    The members of a run of several encoders are kept too: the columns must not be taken for the
-    features of one encoder.
+    For a run of several encoders, the list of encoders is kept too: the columns must not be taken
+    for the features of one encoder.
     """
     people: dict[str, object] = {_N_FEATURES: n_features}
     run = info.run.content()
@@ -234,7 +240,7 @@ def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
 
 
 def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> EmbeddingsInfo:
-    """Return the people of pretraining that pandas kept; none if the table has other features."""
+    """Return the people of pretraining from `DataFrame.attrs`; nobody if features were changed."""
     content = attrs.get(_KEY.decode())
     if not isinstance(content, str) or not content:
         return EmbeddingsInfo()
@@ -247,7 +253,7 @@ def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> Embe
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
-    """Return the columns of features in the order of their numbers, whatever the table's order."""
+    """Return the names of feature columns, sorted by number whatever the order of the table."""
     numbers = {}
     for name in columns:
         if str(name).startswith(_FEATURE):
@@ -259,7 +265,7 @@ def _features_of(columns: Iterable[str]) -> list[str]:
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
-    """Read a table of embeddings from a Parquet file, of this package or another program.
+    """Read embeddings from a Parquet file that this package or another program wrote.
 
     Parameters
     ----------
@@ -280,7 +286,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
-    """Read metadata, features and description of a Parquet file."""
+    """Read metadata, features and the run's description from a Parquet file."""
     remedy = "Give an embeddings table; `neurocontrast embed` writes one."
     check_place(path, remedy=remedy)
     try:
@@ -305,7 +311,7 @@ def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
 
 
 def _with_identifiers(metadata: pd.DataFrame) -> pd.DataFrame:
-    """Add a subject named as its scan, and an empty session, where columns are absent."""
+    """Add absent columns: ``subject_id`` as a copy of ``participant_id``, an empty ``session``."""
     if "subject_id" not in metadata:
         metadata["subject_id"] = metadata["participant_id"]
     if "session" not in metadata:
@@ -316,7 +322,7 @@ def _with_identifiers(metadata: pd.DataFrame) -> pd.DataFrame:
 def _read_groups(
     file: pyarrow.parquet.ParquetFile, names: Sequence[str]
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return metadata and features, without a second copy of the features in memory."""
+    """Read a file by row groups, without a second copy of the features in memory."""
     features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
     columns = file.schema_arrow.names
     # By position: a look-up by name passes over all columns, and several members have thousands.
@@ -337,7 +343,7 @@ def _read_groups(
 
 
 def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> EmbeddingsInfo:
-    """Return the description of a file, checked: damaged digests would hide an overlap."""
+    """Return the run's description from a Parquet file's metadata, checked key by key."""
     section = f"{path}: its description"
     remedy = "Embed the scans again; of joined tables, join them again."
     if _KEY not in schema and _OF_PANDAS in schema:  # pandas wrote the table again
@@ -352,7 +358,7 @@ def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> Embeddi
 
 
 def _plain(values: pd.Series) -> pyarrow.Array | np.ndarray:
-    """Return a column in one of Parquet's types: numbers, booleans, or text for all else."""
+    """Return a column's values in a type of Parquet: numbers or booleans, and all else as text."""
     if pd.api.types.is_bool_dtype(values):
         return pyarrow.array(values.astype("boolean"))
     if not pd.api.types.is_any_real_numeric_dtype(values):
@@ -365,7 +371,7 @@ def _plain(values: pd.Series) -> pyarrow.Array | np.ndarray:
 
 
 def _as_text(cell: Any) -> str | None:
-    """Return a cell as text, None if missing."""
+    """Return a table's cell as text; None for a missing cell."""
     if pd.isna(cell):
         return None
     return text_of(cell)

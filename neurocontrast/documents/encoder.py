@@ -18,7 +18,7 @@ from pydantic import (
 from neurocontrast.documents.document import Document, Json
 
 FORMAT = 1
-"""Format of ``encoder.json`` that this version writes and reads."""
+"""Version of the format of ``encoder.json`` that this package writes and reads."""
 _MOST_CHANNELS = 1_000_000
 
 
@@ -32,86 +32,90 @@ class PreprocessingRecord(Document):
     """Section ``preprocessing``: how samples are prepared before an encoder reads them."""
 
     kind: str = "volumes"
-    """``volumes``, ``measures`` or ``images``; volumes do not say so."""
+    """Kind of the samples: ``volumes`` (the default, often absent), ``measures`` or ``images``."""
     columns: list[str] = Field(default_factory=list)
-    """Regional measures that are read, in the order of the encoder's inputs."""
+    """Columns of regional measures that the encoder reads, in the order of its inputs."""
     left_out: list[str] = Field(default_factory=list)
-    """Measures of the tables that differ between no people learned from."""
+    """Columns of regional measures left out: missing or equal for all training people."""
     normalise: str | None = None
     smooth_mm: float = 0.0
     standardise: str | None = None
-    """Name of the colours' means and deviations by which natural images are standardised."""
+    """Standardisation of natural images: ``channels`` for each colour by mean and deviation, or
+    ``none``.
+    """
     transforms: list[Json] = Field(default_factory=list)
-    """The study's own transforms, given from Python."""
+    """The user's own transforms of scans, given from Python, as JSON descriptions."""
     shape: list[int] = Field(default_factory=list)
     atlas: str | None = None
     software: str | None = None
     log_volumes: bool = False
     head_size: str | None = None
     max_missing: float | None = None
-    """Largest share of measures that a person may lack."""
+    """Largest share of regional measures that a person may lack, 0 to 1."""
     clip: float | None = None
 
 
 class Samples(Document):
-    """Keys about the samples that an encoder reads: preprocessing, precision and channels."""
+    """Keys on the samples that an encoder reads: preprocessing, precision and channels."""
 
     preprocessing: PreprocessingRecord = Field(default_factory=PreprocessingRecord)
     preprocessing_2: PreprocessingRecord | None = None
-    """Preprocessing of the measures that a second encoder reads."""
+    """Preprocessing of regional measures for a second encoder, trained with the encoder of
+    scans.
+    """
     cache_dtype: Literal["float16", "float32"] = "float32"
-    """Precision of volumes in the cache; earlier versions kept float32."""
+    """Precision of preprocessed volumes in the cache; runs of earlier versions used float32."""
     channels: list[str] = Field(default_factory=lambda: ["t1"])
-    """Columns of a table with the files of a scan, one a channel."""
+    """Table columns with the files of a scan, one for each channel of the encoder's input."""
 
     @property
     def recorded_channels(self) -> list[str]:
-        """The channels, as far as they were written down; early runs, which read t1, have none."""
+        """The channels if the file states them; empty for early runs, which read column ``t1``."""
         if self._content.get("channels") is None:
             return []
         return self.channels
 
 
 class EncoderRecipe(Document):
-    """Section ``encoder``: the network and its settings."""
+    """Section ``encoder``: name of the network, and settings of the network as further keys."""
 
     name: str
     stem: object = None
-    """First layers of a network, where they are named."""
+    """Kind of the network's first layers, for networks with a choice of them."""
 
 
 def _as_recipe(encoder: object) -> object:
-    """Take a name for a recipe: early versions described a run's encoder by its name alone."""
+    """Turn the bare name of a network, as early versions wrote ``encoder``, into a section."""
     if isinstance(encoder, str):
         return {"name": encoder}
     return encoder
 
 
 class WeightsDigest(Document):
-    """Digest of weights; several encoders together have no file."""
+    """SHA-256 of weights, and their file's name; a run of several encoders has no single file."""
 
     sha256: str | None = None
     file: str | None = None
 
 
 class WeightsFile(WeightsDigest):
-    """File of weights beside ``encoder.json``, and its SHA-256."""
+    """File of weights in the folder of ``encoder.json``, and the file's SHA-256."""
 
     sha256: str
     file: Annotated[str, AfterValidator(_file_of_same_folder)]
 
 
 class ObjectiveRecord(Document):
-    """Section ``objective``: a loss or a sum of several, or how a linear encoder was fitted."""
+    """Section ``objective``: the loss, a weighted sum of losses, or the fit of a linear encoder."""
 
     loss: str | None = None
     title: str | None = None
     citation: str | None = None
     temperature: float | None = None
     objectives: dict[str, ObjectiveRecord] | None = None
-    """Parts of a sum, by name."""
+    """Name of a term → the term's loss, for a sum of losses; None for a single loss."""
     weights: dict[str, float] = Field(default_factory=dict)
-    """Weights of the parts of a sum; 1 for parts that are absent."""
+    """Name of a term → the term's weight in a sum of losses; terms without a weight have 1."""
     kernel: list[Json] = Field(default_factory=list)
     negatives: list[Json] = Field(default_factory=list)
     column: object = None
@@ -123,7 +127,7 @@ class ObjectiveRecord(Document):
     def _pass_over_keys_of_a_users_loss(
         cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> object:
-        """Pass over a key by which a user's own loss, ``module:Class``, means another thing."""
+        """Ignore a key that a user's own loss, ``module:Class``, uses in another meaning."""
         try:
             return check(value)
         except ValidationError:
@@ -133,12 +137,12 @@ class ObjectiveRecord(Document):
 
     @property
     def name(self) -> str | None:
-        """Title of the loss, or its key."""
+        """Title of the loss, or the loss's key in configurations if there is no title."""
         return self.title or self.loss
 
     @property
     def citations(self) -> list[str]:
-        """References of the loss and of its parts, each once."""
+        """References of the loss and of all terms of a sum, without repeats."""
         references = [self.citation]
         for part in (self.objectives or {}).values():
             references.append(part.citation)
@@ -146,7 +150,7 @@ class ObjectiveRecord(Document):
 
 
 class BesideRecord(Document):
-    """Section ``beside``: linear components that are kept beside a network's features."""
+    """Section ``beside``: principal components of the samples, appended to a network's features."""
 
     name: str
     n_components: int
@@ -154,21 +158,21 @@ class BesideRecord(Document):
 
 
 class Start(Document):
-    """Section ``init``: the weights that a run started from."""
+    """Section ``init``: the weights that a run's training started from."""
 
     name: str = ""
     sha256: str | None = None
     encoder: str = ""
-    """Weights of the encoder that were taken over, in words."""
+    """Words on which weights of the encoder were taken over."""
     head: str = ""
-    """``new``, or ``taken over``."""
+    """Start of the projection head: ``new``, or ``taken over`` from the earlier weights."""
     imported: ImportedWeights | None = None
     subjects_known: bool = True
-    """Whether all people are known whom the weights learned from."""
+    """Whether everyone is known whom the earlier weights had learned from."""
 
 
 class ImportedWeights(Document):
-    """Section ``imported``: the file of another program that weights were taken from."""
+    """Section ``imported``: the file of another program that weights were imported from."""
 
     file: str = ""
     sha256: str | None = None
@@ -178,7 +182,7 @@ class ImportedWeights(Document):
 
 
 class EncoderDescription(Samples):
-    """Description of an encoder, with or without weights, or of several together."""
+    """Description of one encoder, with or without weights, or of several encoders together."""
 
     format: int | None = None
     neurocontrast: str | None = None
@@ -186,10 +190,10 @@ class EncoderDescription(Samples):
     n_features: int | None = None
     n_channels: Annotated[int, Field(ge=1, le=_MOST_CHANNELS)] = 1
     n_voxels: int = 0
-    """Voxels that a linear encoder reads; 0 of a network."""
+    """Number of voxels that a linear encoder reads; 0 for a network."""
     weights: WeightsDigest = Field(default_factory=WeightsDigest)
     head: WeightsFile | None = None
-    """Weights of the projection head; earlier versions did not keep them."""
+    """Weights of the projection head; None in runs of earlier versions, which did not keep them."""
     beside: BesideRecord | None = None
     init: Start | None = None
     objective: ObjectiveRecord | None = None
@@ -199,18 +203,18 @@ class EncoderDescription(Samples):
     simulated: bool = False
     licence: str | None = None
     imported: ImportedWeights | None = None
-    """None of weights that this package trained."""
+    """Origin of weights from another program; None for weights that this package trained."""
 
     @property
     def architecture(self) -> str:
-        """Name of the network or linear model; empty where nothing is recorded."""
+        """Name of the network or linear model; empty if the file names none."""
         if self.encoder is None:
             return ""
         return self.encoder.name
 
 
 class EncoderContract(EncoderDescription):
-    """Content of ``encoder.json``: network, weights, and the preprocessing that they need."""
+    """Content of ``encoder.json``: network, file of weights, and preprocessing of the input."""
 
     encoder: EncoderRecipe
     n_features: int
@@ -219,18 +223,18 @@ class EncoderContract(EncoderDescription):
 
     @property
     def sha256(self) -> str:
-        """Digest of the encoder's weights."""
+        """SHA-256 of the encoder's weights."""
         return self.weights.sha256
 
 
 class MemberWeights(Document):
-    """Digest of the weights of a member."""
+    """SHA-256 of the weights of one encoder in a run of several."""
 
     sha256: str
 
 
 class MemberDescription(Document):
-    """Member of a run: an encoder, and the number of its columns in an embeddings table."""
+    """Encoder in a run of several (a member), and its number of columns in an embeddings table."""
 
     name: str
     n_features: int
@@ -238,13 +242,13 @@ class MemberDescription(Document):
     beside: BesideRecord | None = None
     run: str | None = None
     kind: int | None = None
-    """Number of the member's kind in joined runs; members of one kind share a recipe."""
+    """Number shared by encoders of joined runs that have one recipe (a kind)."""
     left_out: list[str] | None = None
-    """Sites that the member was trained without; None where all members learn from everybody."""
+    """Sites that the encoder was trained without; None if all encoders learned from everybody."""
 
 
 class MemberKind(EncoderDescription):
-    """Describe members that differ by seed and people alone, of runs that were joined."""
+    """Recipe shared by encoders of joined runs that differ only in seed and training people."""
 
     runs: list[str] = Field(default_factory=list)
     n_members: int | None = None
@@ -252,11 +256,11 @@ class MemberKind(EncoderDescription):
 
 
 class BlockDescription(Document):
-    """Block of joined features: the columns that come from one table among several."""
+    """Columns of joined embeddings (a block) that come from one of several tables."""
 
     n_features: int
     encoder: str | None = None
-    """Digest of the weights; None where the table does not say."""
+    """SHA-256 of the encoder's weights; None if the table does not state the digest."""
     objective: ObjectiveRecord = Field(default_factory=ObjectiveRecord)
     run: EncoderDescription = Field(default_factory=EncoderDescription)
 
@@ -267,14 +271,14 @@ class RunDescription(EncoderDescription):
     name: str | None = None
     members: list[MemberDescription] = Field(default_factory=list)
     blocks: dict[str, BlockDescription] = Field(default_factory=dict)
-    """Blocks of joined tables by name, in the order of their columns."""
+    """Name of a joined table → its columns of features (a block), in the order of the columns."""
     kinds: list[MemberKind] = Field(default_factory=list)
     n_training_scans: int | None = None
     training: Json = Field(default_factory=dict)
 
     @property
     def component_counts(self) -> list[int]:
-        """Numbers of components beside the network, of each member or of the run; each once."""
+        """Numbers of principal components appended to the network's features, without repeats."""
         besides = [member.beside for member in self.members]
         if not self.members:
             besides = [self.beside]

@@ -1,4 +1,4 @@
-"""Section ``environment`` of many files: versions, code and machine of a result."""
+"""Section ``environment`` of many files: versions, code and machine that made a result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from neurocontrast.documents.document import Document
 
 
 class GitRevision(Document):
-    """Commit of the code's repository, and whether files differ from the commit."""
+    """Commit of the code's git repository, and whether files differed from the commit."""
 
     commit: str
     modified: bool = False
@@ -19,12 +19,12 @@ class Environment(Document):
 
     neurocontrast: str | None = None
     git: GitRevision | None = None
-    """Commit of the code; None of an installed package."""
+    """Commit of the code; None for an installed package."""
     python: str | None = None
     packages: dict[str, str | None] = Field(default_factory=dict)
-    """Package → version; None of one that was not installed."""
+    """Package → version; None for a package that was not installed."""
     platform: str | None = None
     n_cpus: int | None = None
     command: list[str] = Field(default_factory=list)
     created: str | None = None
-    """Time in UTC, to the second."""
+    """Time at which the file was written, in UTC to the second."""

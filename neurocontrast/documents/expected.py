@@ -1,4 +1,4 @@
-"""``expected.json``: the error to expect of a probe at a new site, by its labelled people."""
+"""``expected.json``: error to expect of a probe at a new site, by number of labelled people."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from neurocontrast.exceptions import CheckpointError
 from neurocontrast.reading import read_json
 
 FILE = "expected.json"
-"""File beside ``probe.json``; a probe without it states no error."""
+"""Name of the file next to ``probe.json``; for a probe without the file, no error is stated."""
 _REMEDY = "Install the weights again."
 
 
 class ErrorOfShots(Document):
-    """Error at new sites after the shift that some labelled people of each gave."""
+    """Error at new sites after a shift of predictions learned from some labelled people there."""
 
     n_people: Annotated[int, Field(ge=0)]
-    """Labelled people of a site; 0 for predictions as they are."""
+    """Number of labelled people of a site; 0 for predictions without a shift."""
     error: FiniteFloat
-    """Mean over sites, in the metric of the file."""
+    """Mean error over sites after the shift, in the unit of `ExpectedErrors.metric`."""
     low: FiniteFloat
     high: FiniteFloat
-    """Error at the 10th and at the 90th percentile of the sites."""
+    """Error after the shift at the 90th percentile of the sites; `low` is at the 10th."""
     unlabelled: FiniteFloat
-    """Mean error at the same sites without labelled people."""
+    """Mean error at the same sites without a shift."""
     n_sites: Annotated[int, Field(ge=1)]
-    """Sites with enough people to measure the error."""
+    """Number of sites with enough people to measure the error."""
 
 
 def _with_an_error(errors: list[ErrorOfShots]) -> list[ErrorOfShots]:
@@ -39,18 +39,18 @@ def _with_an_error(errors: list[ErrorOfShots]) -> list[ErrorOfShots]:
 
 
 class ExpectedErrors(Document):
-    """Content of ``expected.json``: errors measured at sites that were not learned from."""
+    """Content of ``expected.json``: errors measured at sites that were not trained on."""
 
     format: Literal[1]
     target: str
     metric: str
-    """Such as ``mean absolute error in years``."""
+    """Error and unit, in words, such as ``mean absolute error in years``."""
     measured_by: str
-    """Script that measured the errors, and on whom."""
+    """Name of the script that measured the errors, and the people measured."""
     by_n_people: Annotated[list[ErrorOfShots], AfterValidator(_with_an_error)]
 
     def of_people(self, n_people: int) -> ErrorOfShots | None:
-        """Return the error for the largest number of labelled people that a site has at least."""
+        """Return the error measured with `n_people` labelled people, or the next smaller number."""
         reached = None
         for shots in self.by_n_people:
             if shots.n_people <= n_people and (
@@ -60,7 +60,7 @@ class ExpectedErrors(Document):
         return reached
 
     def sentence(self, n_people: int) -> str:
-        """Say in one sentence which error to expect, or ""."""
+        """Return a sentence on the error to expect with labelled people; "" if unknown."""
         shots = self.of_people(n_people)
         if shots is None:
             return ""
@@ -78,7 +78,7 @@ class ExpectedErrors(Document):
 
 
 def read_expected(probe: Path) -> ExpectedErrors | None:
-    """Read ``expected.json`` in the folder of a probe; None for a probe without."""
+    """Read ``expected.json`` in the folder of a probe; None if the folder has no such file."""
     path = probe / FILE
     if not path.is_file():
         return None

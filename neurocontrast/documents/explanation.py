@@ -1,4 +1,4 @@
-"""``explain.json``, which `explain` writes beside a map of the brain or a ranking of measures."""
+"""``explain.json``, which `explain` writes next to a map of the brain or a ranking of measures."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ EXPLANATION_FILE = "explain.json"
 
 
 class TopRegion(Document):
-    """Peak of a map, or measure of a ranking, with its share of the differences in score."""
+    """Peak of a brain map, or a ranked measure, with its share of the differences in score."""
 
     region: str | None = None
-    """Nearest region; None where scans are not in MNI152, or no region is near."""
+    """Nearest brain region; None if scans are not in MNI152, or no region is near."""
     value: float | None = None
     x: float | None = None
-    """MNI coordinates of a peak in mm; None of a measure."""
+    """MNI coordinate of a peak in mm, as `y` and `z`; None for a regional measure."""
     y: float | None = None
     z: float | None = None
     low: float | None = None
-    """Ends of the 95 % interval of a measure; None of a peak."""
+    """Lower end of the 95 % interval of a regional measure; None for a peak of a map."""
     high: float | None = None
 
 
 class BlockShare(Document):
-    """Share of a block of an encoder's features in the differences in score."""
+    """Share of one group of feature columns (a block) in the differences in score."""
 
     name: str
     share: float
     map: str | None = None
-    """File of the block's map; a ranking of measures has a column of the block's name."""
+    """File of the block's brain map; None for measures, whose ranking has a column for the
+    block.
+    """
 
 
 class ExplainedProbe(Document):
-    """Section ``probe``: the fitted model whose score is explained."""
+    """Section ``probe``: the fitted linear model whose score is explained."""
 
     name: str
     strength: float | None = None
@@ -43,10 +45,10 @@ class ExplainedProbe(Document):
 
 
 class ExplanationMethod(Document):
-    """Method of an explanation, and the map or ranking that was made; keys differ by method."""
+    """Method of an explanation, and the brain map or ranking of measures made by the method."""
 
     method: str | None = None
-    """``occlusion`` of scans, or ``replacement by the mean`` of measures."""
+    """Method: ``occlusion`` for scans, ``replacement by the mean`` for regional measures."""
     patch_mm: float | None = None
     fill: str | None = None
     smooth_mm: float | None = None
@@ -54,12 +56,12 @@ class ExplanationMethod(Document):
     shape: list[int] | None = None
     affine: list[list[float]] = Field(default_factory=list)
     template: str | None = None
-    """Space of the map; None where headers do not say MNI152."""
+    """Template space of the map; None if the scans' headers do not say MNI152."""
     atlas: str | None = None
     software: str | None = None
     n_measures: int | None = None
     resampled: str | None = None
-    """Unit of the resamples: ``site`` or ``subject``."""
+    """Unit that is resampled for intervals: ``site`` or ``subject``."""
     n_units: int | None = None
     n_resamples: int | None = None
     seed: int | None = None
@@ -67,9 +69,9 @@ class ExplanationMethod(Document):
     top_regions: list[TopRegion] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
     blocks: list[BlockShare] = Field(default_factory=list)
-    """Blocks of features; explanations of earlier versions have none."""
+    """Shares of groups of feature columns (blocks); empty in explanations of earlier versions."""
     n_members: int | None = None
-    """Members of a run whose scores were averaged; None of one encoder."""
+    """Number of encoders of the run, whose scores were averaged; None for one encoder."""
 
 
 class ExplanationRecord(ExplanationMethod):
@@ -78,7 +80,7 @@ class ExplanationRecord(ExplanationMethod):
     format: int
     n_subjects: int | None = None
     n_of_class: dict[str, int] | None = None
-    """Subjects by class; None of a continuous target."""
+    """Class → number of subjects; None for a continuous target."""
     target: str | None = None
     positive: str | None = None
     score: str | None = None
@@ -87,5 +89,7 @@ class ExplanationRecord(ExplanationMethod):
     """SHA-256 of the encoder's weights."""
     probe: ExplainedProbe | None = None
     quantity: str = ""
-    """Unit of the map's values, in words; earlier versions averaged maps over subjects."""
+    """Unit of the map's values, in words; empty in earlier versions, which averaged over
+    subjects.
+    """
     environment: Environment | None = None

@@ -1,9 +1,10 @@
-"""Figures of the models of an evaluation, and their keys in ``evaluation.json``.
+"""Results of the models of an evaluation, and the keys of the results in ``evaluation.json``.
 
 The embedding's metrics are under ``metrics`` and the covariates' under ``baseline``. A further
 model has its metrics under its own key, KEY; the embedding's metrics minus the model's under
-``KEY_increment``; and, for a model with the embedding beside its features, its metrics minus those
-of the model without the embedding under ``KEY_gain_increment``. No other module names such keys.
+``KEY_increment``; and, for a model with the embedding added to its features, its metrics minus
+those of the model without the embedding under ``KEY_gain_increment``. No other module names such
+keys.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
@@ -18,55 +19,59 @@ from neurocontrast.documents.section import ResultSection
 
 Interval = tuple[StrictFloat, StrictFloat] | None
 _OF_EARLIER_VERSIONS = ("voxels", "regional")
-"""Models that earlier versions fitted, without an entry in ``rivals``."""
+"""Keys of models that earlier versions fitted without an entry in section ``rivals``."""
 _ELSEWHERE = ("embedding", "baseline")
-"""Models whose figures are fields of `Result`."""
+"""Models whose results are fields of `Result`, not entries of ``models``."""
 _KEYS = {"metrics": "{}", "increment": "{}_increment", "gain": "{}_gain_increment"}
-"""Field of `ModelFigures` → key in the file, by the model's key."""
+"""Field of `ModelFigures` → pattern of the key in ``evaluation.json``, filled with the model's
+key.
+"""
 
 
 class Metric(ResultSection):
-    """Metric of a model: over folds, and of all out-of-fold predictions together."""
+    """Value of a metric for one model: over folds, and of all out-of-fold predictions together."""
 
     mean: StrictFloat | None = None
-    """Mean over the folds in which the metric is defined."""
+    """Mean of the metric over folds in which the metric is defined."""
     sd: StrictFloat | None = None
-    """Standard deviation over folds."""
+    """Standard deviation of the metric over folds."""
     pooled: StrictFloat | None = None
-    """Value of all out-of-fold predictions together."""
+    """Metric computed once from all out-of-fold predictions together."""
     interval: Interval = None
-    """Bootstrap interval of the pooled value."""
+    """Bootstrap interval of the pooled value, lower and upper end."""
     n_folds_defined: StrictInt | None = None
     reason: str | None = None
-    """Reason why the metric is undefined."""
+    """Reason why the metric is undefined; None if defined."""
 
     @property
     def value(self) -> float | None:
-        """The pooled value; the mean over folds where there is none."""
+        """The metric of all predictions together, or its mean over folds if there is none."""
         if self.pooled is None:
             return self.mean
         return self.pooled
 
 
 class Increment(ResultSection):
-    """Metric of the embedding minus that of another model, on the same predictions."""
+    """Difference in a metric: the embedding minus another model, on the same scans."""
 
     difference: StrictFloat | None = None
     interval: Interval = None
     p_value: StrictFloat | None = None
     p_adjusted: StrictFloat | None = None
-    """The p-value adjusted by Holm for the number of rivals; None with a single rival."""
+    """The p-value after Holm's correction for the number of other models; None with a single
+    one.
+    """
 
     @property
     def p_tested(self) -> float | None:
-        """The p-value, adjusted where there are several rivals."""
+        """The p-value, with Holm's correction if several models were tested."""
         if self.p_adjusted is None:
             return self.p_value
         return self.p_adjusted
 
 
 class Estimate(ResultSection):
-    """Value with its interval, and the number of scans or units behind them."""
+    """Estimate with an interval, and the number of scans or units behind the estimate."""
 
     value: StrictFloat | None = None
     low: StrictFloat | None = None
@@ -75,24 +80,24 @@ class Estimate(ResultSection):
 
     @property
     def interval(self) -> Interval:
-        """Both ends of the interval; None without one."""
+        """Both ends of the interval; None if the estimate has no interval."""
         if self.low is None or self.high is None:
             return None
         return self.low, self.high
 
 
 class ModelFigures(ResultSection):
-    """Figures of a model beside the embedding, by metric."""
+    """Results of a model that the embedding is compared with, by metric."""
 
     metrics: dict[str, Metric] = {}
     increment: dict[str, Increment] = {}
-    """The embedding minus the model."""
+    """Metric → the embedding's value minus the model's."""
     gain: dict[str, Increment] = {}
-    """The model minus the model without the embedding beside; empty for other models."""
+    """Metric → gain by adding the embedding to the model's features; empty for other models."""
 
 
 def gather_models(content: Mapping[str, object]) -> dict[str, object]:
-    """Return the content of the file with the figures of further models under ``models``."""
+    """Move the results of further models, from their keys in ``evaluation.json``, to ``models``."""
     gathered = dict(content)
     models = {}
     for model in _models_of(content):
@@ -108,7 +113,7 @@ def gather_models(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def _models_of(content: Mapping[str, object]) -> list[str]:
-    """Return the keys of the models beside the embedding and the covariates, as far as known."""
+    """List the keys of all models in ``evaluation.json`` but the embedding and the covariates."""
     keys = list(_OF_EARLIER_VERSIONS)
     for section in ("rivals", "estimators"):
         described = content.get(section)
@@ -121,7 +126,7 @@ def _models_of(content: Mapping[str, object]) -> list[str]:
 
 
 def spread_models(models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Return the figures of further models by their keys in the file, metrics of all first."""
+    """Return the results of further models under their keys in ``evaluation.json``."""
     content = {}
     for field, key in _KEYS.items():
         for model, figures in models.items():
@@ -131,7 +136,7 @@ def spread_models(models: Mapping[str, Mapping[str, object]]) -> dict[str, objec
 
 
 def keys_in_file(keys: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Translate keys of `Result` to keys in the file, as an error names them."""
+    """Translate a location in `Result` to the keys in ``evaluation.json``, for an error message."""
     if keys[:1] != ("models",) or len(keys) < 2:
         return keys
     model, *rest = keys[1:]

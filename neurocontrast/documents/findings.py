@@ -1,4 +1,4 @@
-"""Records of the findings: sections of ``evaluation.json`` beside the figures of the models."""
+"""Sections of ``evaluation.json`` that each hold one finding, such as the learning curve."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
@@ -15,7 +15,7 @@ from neurocontrast.documents.section import Part, ResultSection
 
 
 class OpenBHB(ResultSection):
-    """The OpenBHB score with its parts."""
+    """OpenBHB challenge score of the features, made of an age error and a site accuracy."""
 
     score: StrictFloat | None = None
     interval: Interval = None
@@ -31,7 +31,7 @@ class OpenBHB(ResultSection):
 
 
 class Confounds(Part):
-    """Adjustment of the features, and the OpenBHB score or why there is none."""
+    """Adjustment of the features for confounds, and the OpenBHB score or why there is none."""
 
     key = "confounds"
 
@@ -43,7 +43,7 @@ class Confounds(Part):
 
 
 class SiteOutside(ResultSection):
-    """Counts of a site's scans and of its scans outside, and the median percentile of distances."""
+    """Counts of a site's scans and of its outlying scans, and their median distance percentile."""
 
     site: str | None
     n: StrictInt = 0
@@ -52,7 +52,7 @@ class SiteOutside(ResultSection):
 
 
 class Outlyingness(Part):
-    """Scans outside, of all and by site."""
+    """Numbers of scans outside the distribution of the training scans, in all and by site."""
 
     key = "outlyingness"
 
@@ -65,14 +65,14 @@ class Outlyingness(Part):
 
 
 class SkippedSite(ResultSection):
-    """A site that was not left out, and why."""
+    """Site that was not left out to test a probe at an unseen site, and the reason."""
 
     site: str
     why: str = ""
 
 
 class SitePredictability(ResultSection):
-    """How well the site is predicted from the embedding."""
+    """Balanced accuracy with which the site is predicted from the embedding, and chance."""
 
     balanced_accuracy: StrictFloat | None = None
     low: StrictFloat | None = None
@@ -82,7 +82,7 @@ class SitePredictability(ResultSection):
 
 
 class NewSite(Part):
-    """Figures by model and metric at known sites (`home`) and unseen sites, and comparisons."""
+    """Metrics of each model at sites seen in training (`home`) and unseen, and their comparison."""
 
     key = "new_site"
 
@@ -103,7 +103,7 @@ class NewSite(Part):
 
 
 class LearningPoint(ResultSection):
-    """A metric with a number of training subjects."""
+    """Point of a learning curve: a metric at one number of training subjects."""
 
     n_train: StrictInt
     mean: StrictFloat | None = None
@@ -112,7 +112,7 @@ class LearningPoint(ResultSection):
 
 
 class LearningCurve(Part):
-    """Points of the embedding (`metrics`) and of the baseline, by metric.
+    """Learning curves of the embedding (`metrics`) and of the covariates (`baseline`), by metric.
 
     Other models are further keys.
     """
@@ -127,7 +127,7 @@ class LearningCurve(Part):
     baseline: dict[str, list[LearningPoint]] = {}
 
     def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
-        """Return the points of a further model by metric; empty without a curve."""
+        """Return a further model's points of learning curves, by metric; empty without a curve."""
         return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
 
 
@@ -135,7 +135,7 @@ _POINTS = TypeAdapter(dict[str, list[LearningPoint]])
 
 
 class ExternalMetric(ResultSection):
-    """A metric of the external test set."""
+    """Value of a metric on the external test set, with its interval."""
 
     value: StrictFloat | None = None
     interval: Interval = None
@@ -143,14 +143,14 @@ class ExternalMetric(ResultSection):
 
 
 class ExternalRival(ResultSection):
-    """A model without an encoder on the external test set, and the embedding's gain."""
+    """Metrics of a model without an encoder on the external test set, and the embedding's gain."""
 
     metrics: dict[str, ExternalMetric] = {}
     increment: dict[str, Increment] = {}
 
 
 class ExternalTest(Part):
-    """Who was tested, the metrics of embedding and baseline, and the scans outside."""
+    """External test: scans and sites, metrics of embedding and covariates, and outlying scans."""
 
     key = "external"
 
@@ -162,19 +162,19 @@ class ExternalTest(Part):
     strength: StrictFloat | None = None
     threshold: StrictFloat | None = None
     weight: StrictFloat | None = None
-    """Weight of the network's block beside the components; None for features of one block."""
+    """Weight of the network's features against appended components; None without components."""
     metrics: dict[str, ExternalMetric] = {}
     baseline: dict[str, ExternalMetric] = {}
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     rivals: dict[str, ExternalRival] = {}
-    """Models of the regional measures by name; images of external scans are not read."""
+    """Name of a model of regional measures → its metrics; images of external scans are not read."""
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None
 
     def as_result(self, evaluation: Result) -> Result:
-        """Return the external test as a result of its own: the evaluation's models, other people."""
+        """Return the external test's metrics as a `Result`, with the evaluation's models."""
         models = {}
         for key, rival in self.rivals.items():
             metrics = _as_metrics(rival.metrics)
@@ -196,7 +196,7 @@ class ExternalTest(Part):
 
 
 def _as_metrics(figures: Mapping[str, ExternalMetric]) -> dict[str, Metric]:
-    """Return figures of the external test set as metrics of a result."""
+    """Convert metrics of the external test set to `Metric`, as a `Result` holds them."""
     metrics = {}
     for name, figure in figures.items():
         metrics[name] = Metric(pooled=figure.value, interval=figure.interval, reason=figure.reason)

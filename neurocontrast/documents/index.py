@@ -1,4 +1,4 @@
-"""``index.json``, the record that `index` writes beside a table of scans."""
+"""``index.json``, the record that `index` writes next to a table of scans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neurocontrast.documents.environment import Environment
 
 
 class IndexOptions(Document):
-    """Section ``options``: the rules by which scans were chosen."""
+    """Section ``options`` of ``index.json``: the options by which scans were found and chosen."""
 
     layout: str = "auto"
     site_from: str = "column"
@@ -18,15 +18,15 @@ class IndexOptions(Document):
 
 
 class LeftOut(Document):
-    """Path or person that is not in the table, and the reason."""
+    """Path or person that `index` left out of the table, and the reason."""
 
     what: str
-    """The path, or the identifier of the person."""
+    """Path, or identifier of the person, that was left out."""
     reason: str
 
 
 class MeasuresSource(Document):
-    """Table of measures that was read."""
+    """Table of regional measures that `index` read: path, size and digest."""
 
     path: str
     n_bytes: int | None = None
@@ -34,27 +34,27 @@ class MeasuresSource(Document):
 
 
 class MeasuresDescription(Document):
-    """Content of ``measures.json`` beside ``measures.tsv``, and part of section ``measures``."""
+    """Content of ``measures.json`` next to ``measures.tsv``: atlas and software of the measures."""
 
     parcellation: str = ""
-    """Atlas of the measures; empty if unknown."""
+    """Atlas of the regional measures; empty if unknown."""
     software: str = ""
 
 
 class MeasuresRecord(MeasuresDescription):
-    """Section ``measures``: the table of regional measures that was written."""
+    """Section ``measures`` of ``index.json``: the table of regional measures that was written."""
 
     file: str | None = None
     n_scans: int | None = None
     n_columns: int | None = None
     scans_without: list[str] = Field(default_factory=list)
-    """Scans without a row in the tables of measures."""
+    """Scans without a row in any table of regional measures."""
     notes: list[str] = Field(default_factory=list)
     sources: list[MeasuresSource] = Field(default_factory=list)
 
 
 class IndexRecord(Document):
-    """Content of ``index.json``: how scans were found and chosen."""
+    """Content of ``index.json``: how `index` found and chose the scans of a table."""
 
     table: str | None = None
     layout: str | None = None
@@ -64,9 +64,9 @@ class IndexRecord(Document):
     cells_not_read: list[str] = Field(default_factory=list)
     tables: list[str] = Field(default_factory=list)
     columns_known: dict[str, int] = Field(default_factory=dict)
-    """Column of the table → scans that have a value."""
+    """Column of the table → number of scans with a value."""
     notes: list[str] = Field(default_factory=list)
     left_out: list[LeftOut] = Field(default_factory=list)
     measures: MeasuresRecord | None = None
-    """The table of measures; None where no measures were found."""
+    """The written table of regional measures; None if no measures were found."""
     environment: Environment | None = None

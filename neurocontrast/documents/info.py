@@ -1,4 +1,4 @@
-"""Description that an embeddings table carries: run, people of pretraining, and read-out."""
+"""Description that an embeddings table carries: run, people of pretraining, and read-out layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neurocontrast.documents.simulation import SimulationRecord
 
 
 class FlowStep(Document):
-    """Step of a flow chart: scans and subjects that remain, and why others left."""
+    """Step of a flow chart of exclusions: numbers of scans and subjects left, and the reason."""
 
     step: str | None = None
     n_scans: int | None = None
@@ -21,7 +21,7 @@ class FlowStep(Document):
 
 
 class EmbeddingsInfo(PretrainingPeople):
-    """Description of an embeddings table; all keys are absent in a table of another program."""
+    """Description that an embeddings table carries; empty in a table of another program."""
 
     format: int | None = None
     run: RunDescription = Field(default_factory=RunDescription)
@@ -29,22 +29,26 @@ class EmbeddingsInfo(PretrainingPeople):
     simulation: SimulationRecord | None = None
     objective: ObjectiveRecord | None = None
     training_metrics: list[Json] = Field(default_factory=list)
-    """Rows of the run's ``metrics.csv``."""
+    """Rows of the run's ``metrics.csv``, with losses of every epoch."""
     environment: Environment | None = None
     cohort_source: str | None = None
     cohort_digest: str | None = None
     layer: str = "encoder"
-    """``encoder`` for the encoder's features, ``head`` for those after the projection head."""
+    """Layer of the features: ``encoder``, or ``head`` for the output of the projection head."""
     precision: str = "32-true"
     read_out: Json | None = None
-    """Blocks and grid of features that were read out inside the network; None of its output."""
+    """Stages and grid inside the network at which features were taken; None for the network's
+    output.
+    """
     max_missing: float | None = None
-    """Largest share of measures that a person might lack, 0 to 1; None for the run's."""
+    """Largest share of regional measures a person might lack, 0 to 1; None for the run's
+    setting.
+    """
     flow: list[FlowStep] = Field(default_factory=list)
 
     @property
     def encoder_digest(self) -> str | None:
-        """Digest of the weights, with layer, precision and read-out where they are unusual."""
+        """SHA-256 of the weights, followed by layer, precision and read-out if not the defaults."""
         if self.run.weights.sha256 is None:
             return None
         words = [self.run.weights.sha256]
@@ -59,5 +63,5 @@ class EmbeddingsInfo(PretrainingPeople):
 
     @property
     def of_network(self) -> bool:
-        """Whether features are the encoder's own, in the columns that the run describes."""
+        """Whether the features are the encoder's output, not the projection head's."""
         return self.layer == "encoder"

@@ -1,4 +1,4 @@
-"""``members.json``, by which several encoders in one folder are used as one run."""
+"""``members.json``, by which several encoders (members) in one folder are used as one run."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 
 class JoinedMember(BaseModel):
-    """Origin and recipe of a member that was trained as a run of its own."""
+    """Origin and recipe of an encoder that was trained as a run of its own, then joined."""
 
     model_config = ConfigDict(frozen=True)
 
     run: StrictStr
-    """Name of the run that was joined; several members of one run share it."""
+    """Name of the joined run that the encoder comes from, the same for all encoders of that run."""
     kind: StrictInt
-    """Number of its kind: members of one kind differ by seed and people alone."""
+    """Number of the recipe: encoders with the same number differ only in seed and training
+    people.
+    """
     samples: StrictStr
-    """``volumes`` or ``measures``, which the encoder reads."""
+    """Kind of samples that the encoder reads: ``volumes`` or ``measures``."""
     encoder: StrictStr
-    """Name of the network or linear model."""
+    """Name of the encoder's network or linear model."""
     objective: StrictStr | None = None
-    """Title of the loss; None where the run does not say."""
+    """Title of the loss; None if the joined run does not state the loss."""
 
 
 class MembersRecord(BaseModel):
-    """Content of ``members.json``: seed, people and weights of each member."""
+    """Content of ``members.json``: seed, training people and weights of each encoder of the run."""
 
     model_config = ConfigDict(frozen=True)
 
     format: Literal[1, 2] = 1
     neurocontrast: StrictStr
-    """Version that wrote the file."""
+    """Version of neurocontrast that wrote the file."""
     seeds: Annotated[tuple[StrictInt | None, ...], Field(min_length=2)]
-    """Seed of each member; None of joined weights whose seed is unknown."""
+    """Seed of each encoder; None for joined weights whose seed is unknown."""
     left_out: tuple[tuple[StrictStr, ...], ...] | None = None
-    """Sites that each member is trained without; None where all members learn from all people."""
+    """Sites left out of each encoder's training; None if all encoders learn from all people."""
     weights: tuple[StrictStr, ...] | None = None
-    """SHA-256 of the weights of each member; None until all are trained."""
+    """SHA-256 of each encoder's weights; None until all encoders are trained."""
     joined: tuple[JoinedMember, ...] | None = None
-    """Origin of each member of joined runs; None where one configuration trained all members."""
+    """Origin of each encoder of joined runs; None if one configuration trained all encoders."""

@@ -1,4 +1,4 @@
-"""Warnings of an evaluation, whose texts are in ``warnings.yaml``."""
+"""Warnings of an evaluation, whose texts are in ``documents/warnings.yaml``."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Notice:
 
     @classmethod
     def of(cls, key: str, **values: object) -> Notice:
-        """Return a warning of ``warnings.yaml``, its text filled with values."""
+        """Return the warning of a key in ``warnings.yaml``, with `values` filled into its text."""
         texts = {}
         for field, template in _TEXTS[key].items():
             texts[field] = template.format(**values)
         return cls(**{"code": key, **texts})
 
     def of_external_test(self) -> Notice:
-        """Return the warning with a code and a message that name the external test set."""
+        """Return the warning with the external test set named in its code and message."""
         return Notice(f"external_{self.code}", f"test: {self.message}", self.explanation)

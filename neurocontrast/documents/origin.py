@@ -1,4 +1,4 @@
-"""Sections of ``evaluation.json`` that other commands wrote, and that are kept as they are."""
+"""Sections that ``evaluation.json`` takes from other commands' files, and keeps as written."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from neurocontrast.documents.simulation import SimulationRecord
 
 
 class TrainedFold(Document):
-    """Training of a network in one fold: number of people, and the epoch that was taken."""
+    """Fine-tuning of a network in one fold: number of people, epochs, and the epoch chosen."""
 
     repeat: int = 0
     fold: int = 0
     member: int | None = None
-    """Number of the member; None of a run with one encoder."""
+    """Number of the encoder in a run of several; None for a run of one encoder."""
     n_fitted: int | None = None
     n_epochs: int | None = None
     best_epoch: int | None = None
 
 
 class Finetuning(Document):
-    """Section ``finetuning``: training of a network in every fold, in place of a probe."""
+    """Section ``finetuning``: training of the network in every fold, in place of a linear probe."""
 
     begins_with: str | None = None
-    """``pretrained weights`` or ``random weights``."""
+    """Weights at the start of training: ``pretrained weights`` or ``random weights``."""
     settings: Json = Field(default_factory=dict)
     augment: Json | None = None
     seed: int | None = None
@@ -36,7 +36,7 @@ class Finetuning(Document):
 
     @property
     def from_scratch(self) -> bool:
-        """Whether training began with random weights."""
+        """Whether training started from random weights."""
         return self.begins_with == "random weights"
 
 

@@ -1,4 +1,4 @@
-"""Digests of people who were learned from, as runs and embeddings tables hold them."""
+"""Digests of the people an encoder was trained on, as runs and embeddings tables hold them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from neurocontrast.provenance import KnownPeople
 
 
 class PretrainingPeople(Document):
-    """Keys about the people of pretraining, by whom an overlap with an evaluation is found."""
+    """Digests of the people of pretraining, to find people who are in an evaluation as well."""
 
     pretraining_subjects: list[str] | None = None
     """Digests of identifiers; None if the people of pretraining are unknown."""
     pretraining_contents: list[str] = Field(default_factory=list)
-    """Digests of scans or measures; earlier versions did not record them."""
+    """Digests of scans or rows of measures; empty in files of earlier versions."""
     pretraining_contents_complete: bool = False
-    """Whether the contents are of all people of pretraining."""
+    """Whether `pretraining_contents` has a digest for everyone in pretraining."""
     pretraining_unknown: list[str] = Field(default_factory=list)
-    """Names of joined runs or tables whose people are unknown."""
+    """Names of joined runs or tables whose people of pretraining are unknown."""
 
     def known_people(self) -> KnownPeople:
-        """Return the people of pretraining as sets, in which evaluated people are looked up."""
+        """Return the digests of the people of pretraining as sets, to look up evaluated people."""
         subjects = None
         if self.pretraining_subjects is not None:
             subjects = frozenset(self.pretraining_subjects)

@@ -1,4 +1,4 @@
-"""JSON files that `predict` writes beside its tables of predictions."""
+"""JSON files that `predict` writes next to its tables of predictions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from neurocontrast.documents.expected import ExpectedErrors
 
 
 class FailedScan(Document):
-    """Scan that could not be embedded, and the reason."""
+    """Scan that could not be embedded, and the error message."""
 
     participant_id: str
     session: str | None = None
@@ -18,23 +18,23 @@ class FailedScan(Document):
 
 
 class IncomingRecord(Document):
-    """Section ``scans``: the table or folder of scans that were embedded first."""
+    """Section ``scans``: the table or folder of scans that `predict` embedded first."""
 
     source: str
-    """Name of the table or folder."""
+    """Name of the table or folder of scans."""
     n_failed: int
     failed: list[FailedScan] = Field(default_factory=list)
 
 
 class EmbeddingsFile(Document):
-    """Section ``embeddings``: the table of embeddings that was predicted from."""
+    """Section ``embeddings``: the embeddings table from which `predict` predicted."""
 
     file: str
     digest: str
 
 
 class PredictionsOrigin(Document):
-    """Keys about the data that were predicted from: either embeddings, or scans."""
+    """Data that `predict` predicted from: either an embeddings table, or scans."""
 
     embeddings: EmbeddingsFile | None = None
     scans: IncomingRecord | None = None
@@ -49,15 +49,15 @@ class PredictionsOrigin(Document):
 
 
 class TrainingSize(Document):
-    """Section ``n_trained_on``: the size of the data that a probe was fitted on."""
+    """Section ``n_trained_on``: numbers of scans and subjects that a probe was fitted on."""
 
     scans: int
     subjects: int | None = None
-    """None where the probe names nobody."""
+    """Number of subjects; None for a probe without digests of its training subjects."""
 
 
 class ProbeDescription(Document):
-    """Name a probe, its penalty, and the rule of its decision."""
+    """Name of a probe, strength of its penalty, and the threshold or rule of its decision."""
 
     name: str
     strength: float
@@ -65,7 +65,7 @@ class ProbeDescription(Document):
 
 
 class WeightsProbeRecord(ProbeDescription):
-    """Entry of ``probes``: a probe of weights, and its expected error at a new site."""
+    """Entry of ``probes``: a probe that came with weights, and its expected error at a new site."""
 
     kind: str
     classes: list[str]
@@ -74,23 +74,25 @@ class WeightsProbeRecord(ProbeDescription):
 
 
 class ShiftRecord(Document):
-    """Shift of a site's predictions, learned from its labelled people."""
+    """Shift added to the predictions at a site, learned from labelled people of the site."""
 
     n_subjects: int
     shift: float | None = None
-    """In units of the target, or in log-odds; None where the labelled people cannot tell."""
+    """Shift in units of the target, or in log-odds; None if the labelled people do not
+    determine one.
+    """
     standard_error: float | None = None
 
 
 class CalibrationRecord(Document):
-    """Section ``calibration``: the table of true labels, and the shift of each site."""
+    """Section ``calibration``: the table of true labels, and the shift learned for each site."""
 
     file: str
     by_site: dict[str, ShiftRecord] = Field(default_factory=dict)
 
 
 class OutsideSite(Document):
-    """Numbers of scans of a site, in all and outside of the training distribution."""
+    """Number of a site's scans, and of its scans outside the training scans' distribution."""
 
     site: str
     n: int
@@ -99,7 +101,7 @@ class OutsideSite(Document):
 
 
 class OutsideRecord(Document):
-    """Section ``outlyingness``: scans outside of the distribution of a probe's training scans."""
+    """Section ``outlyingness``: scans outside the distribution of a probe's training scans."""
 
     reference: str
     threshold_percentile: float
@@ -107,19 +109,21 @@ class OutsideRecord(Document):
     n: int
     by_site: list[OutsideSite] = Field(default_factory=list)
     message: str | None = None
-    """Warning of more scans outside than chance gives."""
+    """Warning, if more scans are outside than expected by chance."""
 
 
 class ScanCounts(Document):
-    """Section ``n`` of predictions by a probe."""
+    """Section ``n`` of predictions by a probe: numbers of scans."""
 
     scans: int
     of_trained_subjects: int | None = None
-    """Scans of subjects that the probe was fitted on; None where the probe names nobody."""
+    """Number of scans of subjects that the probe was fitted on; None if the subjects are
+    unknown.
+    """
 
 
 class ProbePredictionsRecord(PredictionsOrigin):
-    """Describe predictions by the probe of an evaluation."""
+    """Description of predictions by the probe of an evaluation: data, probe, and numbers."""
 
     format: int
     target: str
@@ -132,12 +136,12 @@ class ProbePredictionsRecord(PredictionsOrigin):
     environment: Environment
     n_members: int | None = None
     outlyingness: OutsideRecord | None = None
-    """None for a probe without the distribution of its training scans."""
+    """Outlying scans; None for a probe stored without the distribution of its training scans."""
     calibration: CalibrationRecord | None = None
 
 
 class PeopleCounts(Document):
-    """Section ``n`` of predictions by weights."""
+    """Section ``n`` of predictions by weights: numbers of people, failures, and outlying people."""
 
     people: int
     failed: int
@@ -145,27 +149,27 @@ class PeopleCounts(Document):
 
 
 class ErrorOfAge(Document):
-    """Error of the predicted age of people who are a test."""
+    """Error of predicted age, over people with a known age who were used for no fit or shift."""
 
     n_people: int
     mean_absolute: float
-    """In years."""
+    """Mean absolute error in years."""
 
 
 class PeoplePredictionsRecord(PredictionsOrigin):
-    """Describe predictions of people by the probes of weights."""
+    """Description of predictions for people by the probes that came with weights."""
 
     format: int
     weights: str
     probes: dict[str, WeightsProbeRecord]
-    """Probe of each target."""
+    """Target → the probe that predicts the target."""
     n: PeopleCounts
     reasons: dict[str, int] = Field(default_factory=dict)
-    """People who lie outside of the people learned from, by kind of reason."""
+    """Kind of reason → number of people outside the range of the training people."""
     scans: IncomingRecord
     ages_learned_from: list[float] | None = None
     calibration: dict[str, dict[str, ShiftRecord]] | None = None
-    """Shift of each site, by target."""
+    """Target → site → shift of the predictions, learned from labelled people."""
     error_of_age: ErrorOfAge | None = None
     environment: Environment
     licence: str | None = None

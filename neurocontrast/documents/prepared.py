@@ -1,4 +1,4 @@
-"""Files that `prepare` writes: ``images/{scan}.json`` beside images, and ``prepare.json``."""
+"""Files that `prepare` writes: ``images/{scan}.json`` next to the images, and ``prepare.json``."""
 
 from __future__ import annotations
 
@@ -9,62 +9,64 @@ from neurocontrast.documents.environment import Environment
 
 
 class ScanInput(Document):
-    """Section ``input``: the files that a scan was prepared from."""
+    """Section ``input`` of a prepared scan: the files that the scan was prepared from."""
 
     path: str
-    """Path below the root of the cohort, or the name of a file elsewhere."""
+    """Path of the image relative to the cohort's root; only the file name if outside the root."""
     place: str
-    """Digest of the whole path; empty of a simulated head, whose brain lies beside the head."""
+    """Digest of the image's full path; empty for an imitated acquisition, made from a prepared
+    brain.
+    """
     sha256: list[str]
-    """SHA-256 of the image, then of the mask if the table has one."""
+    """SHA-256 of the image, and of the brain mask if the table names one."""
 
 
 class ScanMeasures(Document):
-    """Section ``facts``: how a scan was prepared and measured; a row of ``quality.tsv``."""
+    """Section ``facts`` of a prepared scan: methods and measurements, a row of ``quality.tsv``."""
 
     extraction: str | None = None
-    """``mask_path``, ``stripped already`` or ``deepbet``."""
+    """Brain extraction: ``mask_path``, ``stripped already`` or ``deepbet``."""
     registration: str | None = None
     bias: str | None = None
     brain_ml: float | None = None
     """Volume of the brain mask in mL."""
     metric: float | None = None
-    """Metric of the registration; None of scans that their headers put in MNI152."""
+    """Similarity metric of the registration; None for scans whose headers already say MNI152."""
     scales: list[float] = Field(default_factory=list)
-    """Scales of the affine registration along three axes."""
+    """Scale factors of the affine registration along three axes."""
     dice_template: float | None = None
-    """Dice overlap of the registered brain with the template's, 0 to 1."""
+    """Dice overlap of the registered brain with the template's brain, 0 to 1."""
     tiv: float | None = None
-    """Native total intracranial volume in mL; None without a registration."""
+    """Total intracranial volume before registration, in mL; None if the scan was not registered."""
     gm_ml: float | None = None
-    """Native volume of grey matter in mL."""
+    """Volume of grey matter before registration, in mL."""
     wm_ml: float | None = None
-    """Native volume of white matter in mL."""
+    """Volume of white matter before registration, in mL."""
     csf_ml: float | None = None
-    """Native volume of cerebrospinal fluid in mL."""
+    """Volume of cerebrospinal fluid before registration, in mL."""
     tissue_means: list[float] = Field(default_factory=list)
-    """Mean intensities of the tissues."""
+    """Mean intensity of each tissue class."""
 
 
 class ScanRecipe(Document):
-    """All that decides how images are made: options, and versions of the code."""
+    """Options and code versions that determine prepared images, to tell outdated images."""
 
     recipe: int | None = None
     options: dict[str, bool | float] = Field(default_factory=dict)
     code: dict[str, str] = Field(default_factory=dict)
-    """Package → version, ``none`` of one that is not installed."""
+    """Package → version; ``none`` for a package that is not installed."""
 
 
 class PreparedScan(ScanRecipe):
-    """Content of ``images/{scan}.json``: files that images were made from, and their digests."""
+    """Content of ``images/{scan}.json``: input files, recipe, and prepared images with digests."""
 
     input: ScanInput
     facts: ScanMeasures | None = None
     files: dict[str, str] = Field(default_factory=dict)
-    """Name of an image → SHA-256."""
+    """File name of a prepared image → SHA-256."""
 
     def is_made_by(self, recipe: ScanRecipe) -> bool:
-        """Tell whether the images were made by a recipe."""
+        """Tell whether the images were made with the options and code versions of a recipe."""
         made_by = (self.recipe, self.options, self.code)
         return made_by == (recipe.recipe, recipe.options, recipe.code)
 
@@ -77,11 +79,11 @@ class CohortTable(Document):
 
 
 class PrepareRecord(Document):
-    """Content of ``prepare.json``: the table and the options of a folder of prepared scans."""
+    """Content of ``prepare.json``: table of scans and options of a folder of prepared scans."""
 
     finished: bool
     n: int | None = None
-    """Number of prepared scans; None until all are done."""
+    """Number of prepared scans; None until all scans are prepared."""
     options: dict[str, bool | float] = Field(default_factory=dict)
     input: CohortTable
     code: dict[str, str] = Field(default_factory=dict)

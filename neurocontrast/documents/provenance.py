@@ -1,4 +1,4 @@
-"""``provenance.json``: versions, cohort and people of a run."""
+"""``provenance.json`` of a run: versions of the software, cohort, and people of pretraining."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from neurocontrast.reading import ErrorOptions, read_json
 
 
 class AgesSexesSites(Document):
-    """Section ``people`` of a cohort: ages, and numbers of people by sex and site."""
+    """Section ``people`` of a cohort: ages, and numbers of people by sex and by site."""
 
     age_years: list[float] = Field(default_factory=list)
-    """Lowest, median and highest age; empty without ages."""
+    """Lowest, median and highest age in years; empty if ages are unknown."""
     sex: dict[str, int] = Field(default_factory=dict)
     sites: dict[str, int] = Field(default_factory=dict)
 
     @property
     def age_range(self) -> tuple[float, float] | None:
-        """Lowest and highest age, where ages are known."""
+        """Lowest and highest age in years; None if ages are unknown."""
         if not self.age_years:
             return None
         return self.age_years[0], self.age_years[-1]
@@ -33,45 +33,45 @@ class CohortRecord(Document):
     """Section ``cohort``: name, digest and summary of the table of people, without identifiers."""
 
     source: str | None = None
-    """Name of the table."""
+    """Name of the table's file."""
     digest: str | None = None
     n_scans: int | None = None
-    """Number of scans; None for a cohort of several sources whose size is unknown."""
+    """Number of scans; None for a cohort joined from sources of unknown size."""
     n_subjects: int | None = None
     people: AgesSexesSites = Field(default_factory=AgesSexesSites)
 
 
 class RunCohort(CohortRecord):
-    """Section ``cohort`` of a run that can be continued."""
+    """Section ``cohort`` of a run that can be resumed; name and digest of the table are needed."""
 
     source: str
     digest: str
 
 
 class WriterVersion(Document):
-    """Section ``environment`` of a run, whose version of neurocontrast must be stated."""
+    """Section ``environment`` of a run, in which the version of neurocontrast is required."""
 
     neurocontrast: str
 
 
 class PublicProvenance(PretrainingPeople):
-    """Content of ``provenance.json`` beside any weights; each key may be absent."""
+    """Content of ``provenance.json`` next to published weights; each key may be absent."""
 
     cohort: CohortRecord = Field(default_factory=CohortRecord)
     cohorts: dict[str, CohortRecord] = Field(default_factory=dict)
-    """Cohorts of joined runs by name, where the runs' cohorts differ."""
+    """Name of a joined run → its cohort, if the runs' cohorts differ."""
     simulated: bool = False
     init: Start = Field(default_factory=Start)
-    """Weights that the run started from; random weights have learned from nobody."""
+    """Weights that training started from; empty for random weights, which learned from nobody."""
 
     @property
     def says_people(self) -> bool:
-        """Whether all people of pretraining are known, of the first weights as well."""
+        """Whether the people of pretraining are all known, of the weights at the start as well."""
         return self.init.subjects_known and not self.pretraining_unknown
 
 
 class Provenance(PublicProvenance):
-    """Content of a run's ``provenance.json``; version, cohort and people must be stated."""
+    """Content of a run's ``provenance.json``, in which version, cohort and people are required."""
 
     environment: WriterVersion
     cohort: RunCohort
@@ -80,12 +80,12 @@ class Provenance(PublicProvenance):
     preprocessing: PreprocessingRecord | None = None
     preprocessing_2: PreprocessingRecord | None = None
     n_bytes: int | None = None
-    """Size of the files of all samples together."""
+    """Size of the files of all samples together, in bytes."""
     views_revision: int = 1
-    """Revision of the random numbers of views; runs without the key have the first."""
+    """Revision of the random numbers for augmented views; runs without the key used the first."""
 
     def files_of(self, kind: str) -> Json:
-        """Return the names of files of a kind that the run began with, by digest.
+        """Return the files of a kind that training started with: name → digest.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class Provenance(PublicProvenance):
 
 
 def read_public_provenance(folder: Path, **on_error: Unpack[ErrorOptions]) -> PublicProvenance:
-    """Read ``provenance.json`` beside weights; without the file, all keys are absent."""
+    """Read ``provenance.json`` in the folder of weights; without the file, all keys are absent."""
     path = folder / "provenance.json"
     if not path.is_file():
         return PublicProvenance()

@@ -1,4 +1,4 @@
-"""``qc.json``, which `qc` writes: counts, and the bounds by which scans or people are flagged."""
+"""``qc.json``, which `qc` writes: counts, and the bounds outside of which scans are flagged."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from neurocontrast.documents.environment import Environment
 
 
 class RuleRecord(Document):
-    """Bounds of a measure of image quality."""
+    """Bounds of a measure of image quality, outside of which a scan is flagged."""
 
     low: float | None = None
     high: float | None = None
     worse: str = ""
-    """Side, ``low`` or ``high``, on which a scan is also compared with its site."""
+    """Side (``low`` or ``high``) on which a scan is also compared with the other scans of its
+    site.
+    """
 
 
 class QualityRecord(Document):
-    """Keys of both kinds of ``qc.json``."""
+    """Keys that ``qc.json`` has for scans and for regional measures alike."""
 
     n: int
     """Number of scans, or of people with regional measures."""
     n_flagged: int
     n_deviations: float
-    """Robust standard deviations from the median of a site within which a scan is usual."""
+    """Robust standard deviations from a site's median within which a scan is not flagged."""
     n_site: int
-    """Sites of fewer people have no bounds of their own."""
+    """Smallest number of people with which a site gets bounds of its own."""
     environment: Environment | None = None
 
 
 class ScanQualityRecord(QualityRecord):
-    """Content of ``qc.json`` where scans were judged."""
+    """Content of ``qc.json`` for the image quality of scans."""
 
     n_unreadable: int = 0
     rules: dict[str, RuleRecord] = Field(default_factory=dict)
 
 
 class MeasureQualityRecord(QualityRecord):
-    """Content of ``qc.json`` where regional measures of people were judged."""
+    """Content of ``qc.json`` for people's regional measures."""
 
     kind: str
-    """``measures``."""
+    """Kind of the judged data: ``measures``."""
     n_measures: int
     compared_with: str
-    """The people whom all are compared with, in words."""
+    """Words for the reference group that everyone's measures are compared with."""
     share_outside: float
     problems: list[str] = Field(default_factory=list)
-    """Problems of whole tables."""
+    """Problems of a whole table of measures, not of single people."""

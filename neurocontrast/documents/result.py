@@ -53,22 +53,22 @@ P = TypeVar("P", bound=Part)
 
 
 class ModelNames(ResultSection):
-    """Names of a model that the embedding is compared with, in tables and in sentences."""
+    """Names of a model that the embedding is compared with, for tables and for sentences."""
 
     name: str
-    """Name in tables."""
+    """Name of the model in tables."""
     what: str
     """Words for the model in a sentence."""
     of: str | None = None
-    """Key of the first model of the same measures, if this is a second one."""
+    """Key of the first model of the same measures, if this model is a second; None if not."""
     lacks: str | None = None
     """Part of the embedding that the model lacks; None for a model without an encoder."""
     beside: str | None = None
-    """Key of the model whose features have the embedding beside them, as a second block."""
+    """Key of the model to whose features this model adds the embedding; None for other models."""
 
 
 class Counts(ResultSection):
-    """Section ``n``: sizes of the evaluated table, and scans left out by reason."""
+    """Section ``n``: numbers of scans, subjects, sites, features, and scans left out by reason."""
 
     scans: StrictInt | None = None
     subjects: StrictInt | None = None
@@ -78,43 +78,45 @@ class Counts(ResultSection):
 
 
 class Probe(ResultSection):
-    """Estimator of a model: name, choice of its strength, and weights of its blocks."""
+    """Estimator of a model: name, regularisation, and weights of groups of features (blocks)."""
 
     name: str | None = None
     own: StrictBool = False
-    """Whether the estimator is the user's, given from Python."""
+    """Whether the estimator is the user's own, given from Python."""
     estimator: str | None = None
     title: str | None = None
     citation: str | None = None
     strength_name: str | None = None
-    """Name of the strength of regularisation, such as ``C``."""
+    """Name of the estimator's regularisation parameter, such as ``C``."""
     strength: StrictFloat | None = None
-    """Strength of the estimator that was fitted to all scans."""
+    """Value of the regularisation parameter in the estimator fitted to all scans."""
     why_not_stored: str | None = None
-    """Reason why the fitted estimator is not kept in a file."""
+    """Reason why the fitted estimator is not stored in a file."""
     inner_splits: str | None = None
-    """Splits within a training set by which strengths were chosen."""
+    """Splits within a training set by which the regularisation parameter was chosen."""
     blocks: str | None = None
-    """``joined`` for features of several encoders, ``beside`` for a network and its components."""
+    """Origin of groups of features: ``joined`` encoders, or components ``beside`` a network."""
     weights: dict[str, StrictFloat] = {}
-    """Block → share in the total variance, chosen on inner folds; mean over folds."""
+    """Group of features → share in the total variance, chosen on inner folds; mean over folds."""
     fold_weights: dict[str, list[StrictFloat | None]] = {}
-    """Block → share in the total variance in each fold, in the order of ``folds.tsv``."""
+    """Group of features → share in the total variance in each fold, in the order of
+    ``folds.tsv``.
+    """
     n_members: StrictInt | None = None
-    """Members of a run, to the features of each of which the estimator was fitted."""
+    """Number of encoders of a run, to each of whose features an estimator was fitted."""
     averaged: str | None = None
-    """Quantity averaged over members: ``probabilities``, ``decision values`` or ``numbers``."""
+    """Quantity averaged over encoders: ``probabilities``, ``decision values`` or ``numbers``."""
 
 
 class Threshold(ResultSection):
-    """Threshold of a binary target: the rule, and its value in each fold."""
+    """Decision threshold for a binary target: the rule, and the threshold in each fold."""
 
     rule: StrictFloat | str | None = None
     values: list[StrictFloat | None] = []
 
 
 class Bootstrap(ResultSection):
-    """Resampling behind the intervals: number of resamples, unit and level."""
+    """Bootstrap behind the intervals: number of resamples, resampled unit, and confidence level."""
 
     n: StrictInt | None = None
     method: str | None = None
@@ -124,21 +126,21 @@ class Bootstrap(ResultSection):
 
 
 class FixedSplit(ResultSection):
-    """Split of a column of the table, in place of cross-validation."""
+    """Fixed split that a column of the table gives, in place of cross-validation."""
 
     column: str | None = None
     n: dict[str, StrictInt] = {}
-    """Part of the split → scans."""
+    """Part of the split, such as ``train`` → number of scans."""
     chosen_on: str | None = None
     refit_on: list[str] = []
     n_fitted: StrictInt | None = None
     n_pretrained: dict[str, StrictInt | None] = {}
-    """Part of the split → scans of people of pretraining; None if unknown."""
+    """Part of the split → number of scans of people in pretraining; None if unknown."""
     n_duplicates: dict[str, StrictInt] = {}
 
 
 class Permutation(ResultSection):
-    """Test against chance: metrics of exchanged labels, and p-values."""
+    """Permutation test against chance: metrics with permuted labels, and p-values."""
 
     n: StrictInt | None = None
     """Number of permutations."""
@@ -154,7 +156,7 @@ class Permutation(ResultSection):
 
     @property
     def units_within(self) -> list[str]:
-        """Groups of scans within which labels were exchanged: ``site``, ``fold``."""
+        """Groups of scans within which labels were permuted: ``site``, ``fold``."""
         units = []
         if self.within_site:
             units.append("site")
@@ -164,7 +166,7 @@ class Permutation(ResultSection):
 
 
 class VoxelsAbout(ResultSection):
-    """Voxels of a model of intensities: grid, mask, smoothing and components."""
+    """Voxels of a model of intensities: grid, mask, smoothing, and number of components."""
 
     spacing_mm: StrictFloat | None = None
     mask: str | None = None
@@ -175,30 +177,32 @@ class VoxelsAbout(ResultSection):
 
 
 class EmbeddingsOrigin(ResultSection):
-    """Table of embeddings that was evaluated: file, digest and cohort."""
+    """Embeddings table that was evaluated: file, digest, and cohort."""
 
     file: str | None = None
     digest: str | None = None
     cohort_source: str | None = None
     cohort_digest: str | None = None
     max_missing: float | None = None
-    """Largest share of measures that a person might lack, 0 to 1; None for the run's."""
+    """Largest share of regional measures a person might lack, 0 to 1; None for the run's
+    setting.
+    """
     environment: WrittenEnvironment | None = None
     layer: str = "encoder"
 
 
 def _as_notice(warning: object) -> object:
-    """Take a bare sentence for a warning, as earlier versions wrote warnings."""
+    """Turn a warning that an earlier version wrote as a bare sentence into code and message."""
     if isinstance(warning, str):
         return {"code": "", "message": warning}
     return warning
 
 
 class Result(ResultSection):
-    """Content of ``evaluation.json``; keys without a field belong to findings.
+    """Content of ``evaluation.json``; keys without a field here hold findings (`Part`).
 
-    `models` is no key of the file: the figures of each model beside the embedding have keys of
-    their own there (`neurocontrast.documents.figures`).
+    `models` is no key of the file: in the file, the results of each model but the embedding and the
+    covariates have keys of their own (`neurocontrast.documents.figures`).
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
@@ -216,7 +220,7 @@ class Result(ResultSection):
     seed: StrictInt | None = None
     probe: Probe = Probe()
     estimators: dict[str, Probe] = {}
-    """Model → estimator; earlier versions wrote only the embedding's, under ``probe``."""
+    """Model → its estimator; earlier versions wrote only the embedding's, under ``probe``."""
     n: Counts
     metrics: dict[str, Metric]
     baseline: dict[str, Metric] = {}
@@ -224,9 +228,9 @@ class Result(ResultSection):
     split: FixedSplit | None = None
     permutation: Permutation | None = None
     rivals: dict[str, ModelNames] = {}
-    """Models that the embedding is tested against; their figures are in `models`."""
+    """Key → names of a model that the embedding is tested against; results are in `models`."""
     models: dict[str, ModelFigures] = {}
-    """Model → figures, embedding and covariates apart."""
+    """Key of a model → its results, for all models but the embedding and the covariates."""
     voxels_about: VoxelsAbout = VoxelsAbout()
     regional_columns: list[str] = []
     threshold: Threshold = Threshold()
@@ -236,9 +240,8 @@ class Result(ResultSection):
     allow_overlap: StrictBool = False
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
-    """Means by which people of pretraining were looked for: ``identifiers``, ``contents``.
-
-    None of earlier versions, which compared identifiers as they were written.
+    """Means of finding people of pretraining in the evaluation: ``identifiers``, ``contents``.
+    None in files of earlier versions, which compared identifiers as they were written.
     """
     simulated: StrictBool = False
     simulation: WrittenSimulation | None = None
@@ -247,7 +250,7 @@ class Result(ResultSection):
     environment: WrittenEnvironment | None = None
     embeddings: EmbeddingsOrigin = EmbeddingsOrigin()
     finetuning: WrittenFinetuning | None = None
-    """Training of a network in every fold; None for a probe on frozen features."""
+    """Training of the network in every fold; None for a linear probe on frozen features."""
     software: list[str] = []
 
     @model_validator(mode="after")
@@ -264,7 +267,7 @@ class Result(ResultSection):
         return self
 
     def part(self, kind: type[P]) -> P | None:
-        """Return the record of a finding, or None if the finding was not measured.
+        """Return the section of a finding; None if the finding was not measured.
 
         Raises
         ------
@@ -280,7 +283,7 @@ class Result(ResultSection):
             raise DataError(_explain_faults(FILE, error, kind.key)) from None
 
     def with_parts(self, parts: Mapping[str, Part | str | None]) -> Result:
-        """Add the records of findings to the result, each under its key.
+        """Return the result with sections of findings added, each under its key.
 
         Parameters
         ----------
@@ -298,7 +301,7 @@ class Result(ResultSection):
         return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
-        """Return the content of the file: every key that has a value, keys of findings last."""
+        """Return the content of ``evaluation.json``: keys that were set, findings last."""
         dumped = self.model_dump(mode="json", exclude_unset=True)
         models = dumped.pop("models", {})
         content = {}
@@ -309,7 +312,7 @@ class Result(ResultSection):
 
 
 def read_evaluation(path: str | os.PathLike[str]) -> Result:
-    """Read ``evaluation.json``, of this version or an earlier one.
+    """Read ``evaluation.json`` of this version or an earlier one.
 
     Parameters
     ----------
@@ -343,7 +346,7 @@ def read_evaluation(path: str | os.PathLike[str]) -> Result:
 
 
 def _explain_faults(file: str, error: ValidationError, *section: str) -> str:
-    """List the keys of a section that are missing, and the keys whose values are wrong."""
+    """Return an error text with the missing keys and the wrong values of a section."""
     faults = []
     for problem in error.errors():
         key = ".".join(map(str, keys_in_file((*section, *problem["loc"]))))
@@ -352,7 +355,7 @@ def _explain_faults(file: str, error: ValidationError, *section: str) -> str:
 
 
 def _explain_fault(key: str, problem: ErrorDetails) -> str:
-    """Tell the rule of a key, and the value that breaks the rule."""
+    """Return a clause for an error: the rule that a key's value breaks, and the value."""
     kind = problem["type"]
     if kind == "missing":
         return f"'{key}' is missing"

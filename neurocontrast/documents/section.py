@@ -1,4 +1,4 @@
-"""Base of the sections of ``evaluation.json``: typed, and checked when they are written too."""
+"""Base class of sections of ``evaluation.json``, which are checked when read and when written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neurocontrast.exceptions import one_of
 
 
 class ResultSection(BaseModel):
-    """Section of ``evaluation.json``; null counts as absent, keys of other versions are skipped."""
+    """Section of ``evaluation.json``; null counts as absent, unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
 
@@ -31,12 +31,12 @@ class ResultSection(BaseModel):
 
     @classmethod
     def _has_default(cls, name: str) -> bool:
-        """Tell whether a field has a default other than None, which replaces null."""
+        """Tell whether a field has a default other than None, which is used in place of null."""
         field = cls.model_fields.get(name)
         return field is not None and field.default is not None and not field.is_required()
 
 
 class Part(ResultSection):
-    """Record of a finding: a section of ``evaluation.json`` with a key of its own."""
+    """Section of ``evaluation.json`` that holds one finding, under a key of its own."""
 
     key: ClassVar[str]

@@ -1,4 +1,4 @@
-"""``simulation.json``, which `simulate` writes beside a cohort: settings and planted effects."""
+"""``simulation.json``, which `simulate` writes next to a cohort: settings and planted effects."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from neurocontrast.documents.environment import Environment
 
 
 class SimulatedSite(Document):
-    """Scanner of a simulated cohort."""
+    """Scanner (site) of a simulated cohort, and how many people and patients are scanned there."""
 
     name: str
     share: float
-    """Share of the cohort's people who are scanned here."""
+    """Share of the cohort's people who are scanned at the site, 0 to 1."""
     patients: float
-    """Share of patients among them."""
+    """Share of patients among the people of the site, 0 to 1."""
 
 
 class SimulationRecord(Document):
@@ -24,10 +24,10 @@ class SimulationRecord(Document):
     format: int = 1
     simulated: bool = True
     statement: str = ""
-    """Sentence for reports: nobody was scanned."""
+    """Sentence for reports that says that nobody was scanned."""
     settings: Json = Field(default_factory=dict)
-    """Section ``simulation`` of the configuration."""
+    """Section ``simulation`` of the configuration, as keys and values."""
     planted: dict[str, str] = Field(default_factory=dict)
-    """Source of differences between brains → effect, in words."""
+    """Source of differences between simulated brains → the planted effect, in words."""
     sites: list[SimulatedSite] = Field(default_factory=list)
     environment: Environment | None = None

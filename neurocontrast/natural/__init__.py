@@ -1,7 +1,7 @@
-"""Natural images: stores, views, their source, and the words of a report on them.
+"""Natural images, such as CIFAR: stores of pixels, views, data source, and words for reports.
 
-Nothing outside the room imports from it, but the configuration's schema, the command ``images`` and
-`neurocontrast`, which calls `registration`.
+Only the configuration's schema, the command ``images`` and `neurocontrast`, which calls
+`registration`, import from this package.
 """
 
 from __future__ import annotations

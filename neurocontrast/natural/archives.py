@@ -1,4 +1,4 @@
-"""Files of a folder or of an archive, which is unpacked for the time being."""
+"""Read the files of a folder or of an archive, which is unpacked to a temporary folder."""
 
 import lzma
 import shutil
@@ -30,18 +30,21 @@ _NOISE = ("__macosx", "thumbs.db", "desktop.ini")
 
 @dataclass(frozen=True)
 class FileSet:
-    """Files below a folder by name, with ``/`` between folders; `source` may be their archive."""
+    """Names of the files below a folder, with "/" between folders; `source` may be an archive."""
 
     source: Path
     folder: Path
     names: list[str]
 
     def read(self, name: str) -> bytes:
-        """Return the content of one file."""
+        """Return the content of the file with a name."""
         return (self.folder / name).read_bytes()
 
     def called(self, last: str) -> str | None:
-        """Return the name of the file called `last` in any folder, or None; refuse two of them."""
+        """Return the name of the file called `last`, in any folder; None if absent.
+
+        Refuse two such files.
+        """
         names = [name for name in self.names if name.rpartition("/")[2] == last]
         if len(names) > 1:
             raise DataError(
@@ -51,7 +54,7 @@ class FileSet:
         return next(iter(names), None)
 
     def digest(self) -> str:
-        """Return the digest of the archive, or of the names and sizes of a folder's files."""
+        """Return the SHA-256 of an archive, or a digest of names and sizes of a folder's files."""
         if self.source.is_file():
             return digest_of_file(self.source)
         return digest_of(
@@ -61,7 +64,7 @@ class FileSet:
 
 @contextmanager
 def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
-    """Open the files of a folder, or of an archive, unpacked for the time being in `scratch`."""
+    """Open the files of a folder, or of an archive that is unpacked to `scratch` until the end."""
     if source.is_dir():
         yield FileSet(source, source, _names_below(source))
         return
@@ -89,7 +92,7 @@ def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet
 
 
 def _names_below(folder: Path) -> list[str]:
-    """List the files below a folder in order, without files of operating systems; follow links."""
+    """List the files below a folder, links included, without files of operating systems; sorted."""
     below = []
     for path, names in read_tree(folder).folders.items():
         for name in names:
@@ -100,5 +103,5 @@ def _names_below(folder: Path) -> list[str]:
 
 
 def _is_noise(file: str) -> bool:
-    """Tell whether an operating system left a file, or the folder that holds the file."""
+    """Tell whether an operating system left a file (as Thumbs.db), or the file's folder."""
     return any(name.lower() in _NOISE for name in file.split("/"))

@@ -1,4 +1,4 @@
-"""The section ``augment:`` of natural images. Loads neither PyTorch nor Kornia."""
+"""Settings of the section ``augment`` for natural images; needs neither PyTorch nor Kornia."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,85 +11,87 @@ _Strength = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
 class ResizedCropSettings(Settings):
-    """Cut out a box and resize the box to the image's own size, bilinearly.
+    """Cut a random box out of an image, and resize the box bilinearly to the image's size.
 
     A box is only ever enlarged, and needs no antialiasing.
     """
 
     probability: Probability = 1.0
-    """How often a view is cropped."""
+    """Probability that a view is cropped, 0 to 1."""
     scale: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.2, 1.0)
-    """Area of the box over the image's, drawn uniformly."""
+    """Area of the box over the area of the image, from and to; drawn uniformly."""
     ratio: Annotated[Pair, Span(ge=0.1, le=10.0)] = (0.75, 4.0 / 3.0)
-    """Width of the box over its height; the logarithm is uniform."""
+    """Width of the box over its height, from and to; the logarithm is drawn uniformly."""
 
 
 class ImageAffineSettings(Settings):
-    """Turn, shift and zoom about the centre.
+    """Rotate, shift and zoom an image around its centre at random.
 
-    One bilinear interpolation does this and the resized crop. Beyond the border is the nearest
-    pixel of the image.
+    One bilinear interpolation makes this change and the resized crop. Beyond the border is the
+    nearest pixel of the image.
     """
 
     probability: Probability = 1.0
-    """How often a view is moved."""
+    """Probability that a view is rotated, shifted and zoomed, 0 to 1."""
     degrees: float = Field(15.0, ge=0.0, le=180.0, allow_inf_nan=False)
-    """Largest rotation to either side."""
+    """Largest rotation to either side, in degrees."""
     translate: float = Field(0.1, ge=0.0, le=0.5, allow_inf_nan=False)
-    """Largest shift, over width or height."""
+    """Largest shift, as a share of width or height."""
     scale: Annotated[Pair, Span(ge=0.25, le=4.0)] = (0.9, 1.1)
-    """Zoom, whose logarithm is uniform; above 1 enlarges."""
+    """Factor of the zoom, from and to; above 1 enlarges. The logarithm is drawn uniformly."""
 
 
 class ImageFlipSettings(Settings):
-    """Swap left and right."""
+    """Mirror an image left to right at random."""
 
     probability: Probability = 0.5
-    """How often a view is mirrored."""
+    """Probability that a view is mirrored, 0 to 1."""
 
 
 class ColourJitterSettings(Settings):
-    """Change brightness, contrast, saturation and hue, in an order drawn for each view.
+    """Change brightness, contrast, saturation and hue of an image, in an order drawn for each view.
 
-    A factor is drawn uniformly from [max(0, 1 − value), 1 + value].
+    The factors of brightness, contrast and saturation are drawn uniformly from
+    [max(0, 1 − value), 1 + value].
     """
 
     probability: Probability = 0.8
-    """How often colours are changed."""
+    """Probability that colours are changed, 0 to 1."""
     brightness: _Strength = 0.4
-    """Strength of the change of brightness."""
+    """Largest change of the factor of brightness from 1."""
     contrast: _Strength = 0.4
-    """Strength of the change of contrast."""
+    """Largest change of the factor of contrast from 1."""
     saturation: _Strength = 0.4
-    """Strength of the change of saturation."""
+    """Largest change of the factor of saturation from 1."""
     hue: float = Field(0.1, ge=0.0, le=0.5, allow_inf_nan=False)
-    """Turns of the circle of colours by which the hue moves at most."""
+    """Largest shift of the hue to either side, in turns of the circle of colours."""
 
 
 class GrayscaleSettings(Settings):
-    """Replace all three channels by the luma (ITU-R BT.601)."""
+    """Replace the colours of an image by their luma (ITU-R BT.601), in all three channels."""
 
     probability: Probability = 0.2
-    """How often a view is grey."""
+    """Probability that a view is grey, 0 to 1."""
 
 
 class ImageBlurSettings(Settings):
-    """Blur by a Gaussian, the image reflected at its border."""
+    """Blur an image by a Gaussian, reflecting the image at its border."""
 
     probability: Probability = 0.5
-    """How often a view is blurred."""
+    """Probability that a view is blurred, 0 to 1."""
     sigma_pixels: Annotated[Pair, Span(gt=0.0, le=10.0)] = (0.1, 2.0)
-    """Standard deviation of the Gaussian."""
+    """Standard deviation of the Gaussian in pixels, from and to; drawn uniformly."""
     radius_pixels: int | None = Field(None, ge=1, le=40)
-    """Pixels at which the Gaussian is cut, for published settings that state the size of a kernel
-    (2r + 1 pixels); None: four standard deviations."""
+    """Radius r in pixels at which the Gaussian is cut, for published settings that state a
+    kernel of 2r + 1 pixels; None cuts at four standard deviations.
+    """
 
 
 class ImageAugmentSettings(Replaceable):
-    """Choose the operations that turn a natural image into a view, in the order below.
+    """Choose the operations that turn a natural image into a view, in the order of the fields.
 
-    An operation that is null is off. The defaults are those of SupCon on CIFAR (Khosla et al.,
-    2020), which SINCERE and others after it keep.
+    An operation that is null is off. The defaults are the settings of SupCon on CIFAR (Khosla et
+    al., 2020), which SINCERE and other later papers keep.
 
     Examples
     --------
@@ -99,7 +101,7 @@ class ImageAugmentSettings(Replaceable):
     """
 
     kind: Literal["images"] = "images"
-    """Says that these are settings for images; follows ``data.kind`` and need not be written."""
+    """Kind of the settings: images. Follows from ``data.kind``, and need not be written."""
     affine: ImageAffineSettings | None = None
     crop: ResizedCropSettings | None = ResizedCropSettings()
     flip: ImageFlipSettings | None = ImageFlipSettings()
@@ -109,5 +111,5 @@ class ImageAugmentSettings(Replaceable):
 
     @classmethod
     def off(cls) -> Self:
-        """Return settings under which a view is the image itself."""
+        """Return settings without any operation, so that a view is the image itself."""
         return cls(crop=None, flip=None, colour_jitter=None, grayscale=None)

@@ -1,4 +1,4 @@
-"""Checks of a table of natural images, and its counts."""
+"""Check a table of natural images, and count images and classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neurocontrast.progress import SILENT, Progress
 def inspect_images(
     cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT
 ) -> tuple[str, ...]:
-    """Return doubts about the images of a cohort, and add errors to `problems`.
+    """Return warnings about the images of a cohort, and add errors to `problems`.
 
     `deep` reads every pixel and looks for copies.
     """
@@ -36,7 +36,7 @@ def inspect_images(
 
 
 def _doubt_about_copies(cohort: Cohort, located: Located, progress: Progress) -> str:
-    """Say that images of a cohort are repeated; "" where none is."""
+    """Return a warning that images of a cohort are repeated; "" if none is."""
     splits = [""] * len(cohort)
     if "split" in cohort.table:
         splits = cohort.table["split"].astype(str).tolist()
@@ -45,7 +45,7 @@ def _doubt_about_copies(cohort: Cohort, located: Located, progress: Progress) ->
 
 
 def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
-    """Count the images of a table in each split, and in the last row all of them."""
+    """Count images and classes for each split of a table, and for all images in the last row."""
     parts = {}
     if "split" in table and table["split"].notna().any():
         by_split = {str(name): images for name, images in table.groupby("split")}
@@ -57,7 +57,7 @@ def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _count(images: pd.DataFrame) -> dict[str, float]:
-    """Count images and, where they have labels, their classes."""
+    """Count images, and classes if the table has a column ``label``."""
     counts: dict[str, float] = {"images": len(images)}
     if "label" in images:
         n = images["label"].value_counts()

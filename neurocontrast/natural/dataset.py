@@ -1,4 +1,4 @@
-"""Dataset of the images of a cohort, read from their stores."""
+"""Dataset of a cohort's natural images, read from the stores that hold them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neurocontrast.natural.store import Located, statistics_of
 
 
 class ImageDataset(InPlaceDataset):
-    """The images of a cohort, from stores of one size; uint8 (3, H, W).
+    """Dataset of natural images of one size, uint8 (3, H, W), read from stores of pixels.
 
     Paths are like ``…/images.npy#17``. A DataError names all rows without an image: another kind
     of path, a store that is absent or damaged, an index beyond the store, another size.
@@ -56,7 +56,7 @@ class ImageDataset(InPlaceDataset):
         np.copyto(out, store.array[self._index_of[index]], casting="no")
 
     def contents(self) -> list[str]:
-        """Return the digest of the pixels of each image."""
+        """Return a digest of the pixels of each image."""
         size = f"pixels {self.image_shape}".encode()
         digests = []
         for number, index in zip(self._store_of, self._index_of, strict=True):
@@ -68,7 +68,7 @@ class ImageDataset(InPlaceDataset):
     def channel_statistics(
         self, rows: npt.ArrayLike
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and standard deviation (3,) of each channel over rows, in [0, 1]."""
+        """Return mean and standard deviation (3,) of each colour over images, in [0, 1]."""
         chosen = np.asarray(rows, dtype=np.int64)
         sums = []
         for number, store in enumerate(self._stores):

@@ -1,4 +1,4 @@
-"""Formats of data sets: class folders, CIFAR-10 and CIFAR-100, MNIST, and scikit-learn's digits."""
+"""Read natural images: class folders, CIFAR-10 and CIFAR-100, MNIST, and scikit-learn's digits."""
 
 import gzip
 import math
@@ -20,7 +20,7 @@ _SPLIT_OF_NAME = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
     **dict.fromkeys(("val", "valid", "validation"), "validation"),
 }
-"""Names of folders that are splits, in lower case."""
+"""Name of a folder in lower case → split."""
 
 _N_PIXELS = 3 * 32 * 32
 _CLASSES = {
@@ -41,22 +41,26 @@ _LABELS_OF_CIFAR = {
         "label": ("fine_label_names.txt", 100),
     },
 }
-"""Columns of labels, in the order of a record's bytes: file of the names, number of classes."""
+"""Column of labels → file with the classes' names, and number of classes; in the order of the
+bytes of a record.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of a source, none of them decoded yet."""
+    """Pictures of a data set with labels and splits; a picture is decoded when read."""
 
     files: Sequence[str]
-    """Unique names; numbers, unless `has_file_names`."""
+    """Unique name of each picture: a number, or the path of the file if `has_file_names`."""
     labels: Sequence[str]
     splits: Sequence[str] | None
-    """``train``, ``validation`` or ``test`` for each picture, where the source is divided."""
+    """``train``, ``validation`` or ``test`` for each picture; None if the data set is not
+    divided.
+    """
     read: Callable[[int], Pixels]
-    """Returns a picture by its number: RGB, (3, H, W) uint8."""
+    """Function that returns a picture by its number: RGB, (3, H, W) uint8."""
     origin: ImagesOrigin
-    """Section of ``images.json``, without the name of the source."""
+    """Section ``source`` of ``images.json``, without the name of the source."""
     columns: dict[str, Sequence[str]] = field(default_factory=dict)
     has_file_names: bool = False
 
@@ -65,14 +69,14 @@ class Pictures:
 
 
 def class_names(labels: Sequence[str], *, word: str = "class") -> list[str]:
-    """Return classes as text, behind a word where a table would read numbers or missing values."""
+    """Return names of classes as text, "class 7" for 7, which a table would read as a number."""
     if is_numeric(labels) or any(map(is_missing, labels)):
         return [f"{word} {label}" for label in labels]
     return list(labels)
 
 
 def read_class_folders(files: FileSet) -> Pictures:
-    """Return pictures by class and split: ``cat/1.jpg`` or ``train/cat/1.jpg``.
+    """Return the pictures in folders of classes: ``cat/1.jpg`` or ``train/cat/1.jpg``.
 
     Folders that all pictures share are passed over.
     """
@@ -106,7 +110,7 @@ def read_class_folders(files: FileSet) -> Pictures:
 
 
 def _without_shared_folders(paths: list[list[str]]) -> list[list[str]]:
-    """Return paths without the first folders that all of them share, up to a split's."""
+    """Remove the leading folders that all paths share, but not a folder such as ``train``."""
     while paths[0][0].lower() not in _SPLIT_OF_NAME:
         first = paths[0][0]
         if not all(len(path) > 2 and path[0] == first for path in paths):
@@ -116,9 +120,9 @@ def _without_shared_folders(paths: list[list[str]]) -> list[list[str]]:
 
 
 def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[str] | None:
-    """Return the split that each path begins with, or None where none does.
+    """Return the split in whose folder each path lies; None if no path lies in such a folder.
 
-    Pictures in folders of splits beside others are refused.
+    A source with pictures both inside and outside of such folders is refused.
     """
     splits = []
     outside = []
@@ -140,7 +144,7 @@ def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[s
 
 
 def read_cifar(dataset: str, files: FileSet) -> Pictures:
-    """Return CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072)."""
+    """Return the pictures of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072)."""
     train, test = _FILES_OF_CIFAR[dataset]
     columns = _LABELS_OF_CIFAR[dataset]
     names: list[str] = []
@@ -173,7 +177,7 @@ def read_cifar(dataset: str, files: FileSet) -> Pictures:
 
 
 def _read_records(dataset: str, files: FileSet, file: str) -> Pixels:
-    """Return the records of a file of CIFAR, (n, bytes of labels and pixels)."""
+    """Return the records of a CIFAR file, an array (n, bytes of labels and pixels)."""
     columns = _LABELS_OF_CIFAR[dataset]
     length = len(columns) + _N_PIXELS
     content = np.frombuffer(_content(files, file, dataset), dtype=np.uint8)
@@ -189,7 +193,7 @@ def _read_records(dataset: str, files: FileSet, file: str) -> Pixels:
 
 
 def _content(files: FileSet, name: str, dataset: str) -> bytes:
-    """Return the content of a file of CIFAR; refuse a source without the file."""
+    """Return the content of a CIFAR file; refuse a source without the file."""
     path = files.called(name)
     if path is not None:
         return files.read(path)
@@ -203,7 +207,7 @@ def _content(files: FileSet, name: str, dataset: str) -> bytes:
 
 
 def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
-    """Refuse codes of classes that a data set does not have."""
+    """Refuse labels beyond the number of classes of a data set."""
     bad = np.flatnonzero(codes >= n_classes)
     if len(bad):
         raise DataError(
@@ -213,7 +217,7 @@ def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
 
 
 def read_mnist(dataset: str, files: FileSet) -> Pictures:
-    """Return the four idx files of MNIST or Fashion-MNIST: ``train-images-idx3-ubyte`` etc."""
+    """Return the pictures of MNIST or Fashion-MNIST from four idx files, of train and test."""
     classes = np.array(_CLASSES[dataset], dtype=object)
     names: list[str] = []
     splits: list[str] = []
@@ -244,7 +248,7 @@ def read_mnist(dataset: str, files: FileSet) -> Pictures:
 
 
 def _read_file(files: FileSet, kind: str, *, n_dims: int) -> Pixels:
-    """Return the array of one of MNIST's files, under any of its usual names."""
+    """Return the array in one of MNIST's files, under any of the usual names of the file."""
     names = [f"{kind}{mark}idx{n_dims}-ubyte{ending}" for mark in "-." for ending in ("", ".gz")]
     for name in names:
         path = files.called(name)
@@ -254,7 +258,7 @@ def _read_file(files: FileSet, kind: str, *, n_dims: int) -> Pixels:
 
 
 def read_idx(name: str, content: bytes, *, n_dims: int) -> Pixels:
-    """Return the array of an idx file, which may be compressed.
+    """Parse an idx file (MNIST's format), compressed or not, to an array of bytes.
 
     The file begins with 00 00 08 and the number of dimensions, then has the size of each as a
     big-endian 32-bit number, then bytes.
@@ -283,7 +287,7 @@ def read_idx(name: str, content: bytes, *, n_dims: int) -> Pixels:
 
 
 def read_digits() -> Pictures:
-    """Return 1,797 digits of 8×8 that need no download; values of 0 to 16 become 0 to 255."""
+    """Return scikit-learn's 1,797 digits of 8×8; nothing is downloaded, 0 to 16 become 0 to 255."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

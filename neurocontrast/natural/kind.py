@@ -1,4 +1,4 @@
-"""Natural images as a kind of samples, as data and commands ask for one."""
+"""Natural images as a kind of samples (`SampleKind`), for settings, sources and checks of data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NaturalImagesKind(SampleKind):
-    """Natural images of a store."""
+    """Natural images, read from stores of pixels."""
 
     name = "images"
     title = "natural images"
@@ -32,7 +32,7 @@ class NaturalImagesKind(SampleKind):
     def source(
         self, data: AnyDataSettings, augment: Transform | None, frame: pd.DataFrame | None
     ) -> NaturalImages:
-        """Return natural images as the section ``data`` describes them."""
+        """Return the source of natural images that the section ``data`` describes."""
         from neurocontrast.natural.source import NaturalImages  # loads PyTorch
 
         assert isinstance(data, ImageDataSettings)
@@ -41,7 +41,7 @@ class NaturalImagesKind(SampleKind):
     def inspect(
         self, cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress
     ) -> tuple[str, ...]:
-        """Return doubts about images, and add errors to `problems`."""
+        """Return warnings about images, and add errors to `problems`."""
         return inspect_images(cohort, problems, deep=deep, progress=progress)
 
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -24,7 +24,7 @@ _FIXED_POINT = 2.0**24
 
 
 def warp(x_BCHW: Tensor, corners: np.ndarray, sizes: np.ndarray, back: np.ndarray) -> Tensor:
-    """Move images, then crop and resize them, in one bilinear interpolation.
+    """Rotate, shift and zoom images, then crop and resize, in one bilinear interpolation.
 
     Boxes have `corners` and `sizes` (b, 2) in rows and columns; `back` (b, 2, 3) leads from (row,
     column, 1) of the moved image to (row, column) of the image.
@@ -57,7 +57,7 @@ def to_gray(x_BCHW: Tensor) -> Tensor:
 
 
 def adjust_contrast(x_BCHW: Tensor, factor: Tensor) -> Tensor:
-    """Mix images and their mean luma with weights `factor` and 1 − `factor`.
+    """Change contrast: mix images with their mean luma by weights `factor` and 1 − `factor`.
 
     As Pillow's ``ImageEnhance.Contrast``.
     """
@@ -71,7 +71,7 @@ def adjust_contrast(x_BCHW: Tensor, factor: Tensor) -> Tensor:
 
 
 def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
-    """Move the hue of every colour by `turns` (b,) around the circle, as torchvision does.
+    """Shift the hue of every colour by `turns` (b,) around the circle, as torchvision does.
 
     In HSV with hue h in sixths of a turn, chroma c and value v, a channel is
     v − c·max(0, min(k, 4 − k, 1)) with k = (n + h) mod 6 and n = 5, 3, 1 for red, green, blue; so

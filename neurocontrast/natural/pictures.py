@@ -1,4 +1,4 @@
-"""One picture: decoded, scaled, laid on a background; as RGB bytes (3, H, W)."""
+"""Decode a picture, scale the picture, or lay a background behind, as RGB bytes (3, H, W)."""
 
 import io
 import struct
@@ -32,7 +32,7 @@ def grey_to_rgb(image: Pixels) -> Pixels:
 
 
 def decode(content: bytes) -> Pixels:
-    """Return a picture as RGB bytes (3, H, W), turned by its EXIF data, transparency on white."""
+    """Decode a picture to RGB bytes (3, H, W), turned as its EXIF data say, transparency white."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
             if picture.width * picture.height > _MAX_PIXELS:
@@ -78,7 +78,7 @@ def paint(image: Pixels, colour: Pixels) -> Pixels:
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
-    """Return a picture of any mode as RGB of 8 bits; refuse 32 bits a channel."""
+    """Convert a picture of any mode to RGB of 8 bits; refuse 32 bits a channel."""
     if picture.mode.startswith("I;16"):
         grey = np.asarray(picture).astype(np.uint32)
         bytes_of_grey = ((grey + _TO_EIGHT_BITS // 2) // _TO_EIGHT_BITS).astype(np.uint8)
@@ -93,5 +93,5 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 
 def _planes(picture: Image.Image) -> Pixels:
-    """Return the colours of a picture as planes (3, H, W)."""
+    """Return the colours of a picture as an array (3, H, W)."""
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))

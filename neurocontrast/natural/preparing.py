@@ -1,4 +1,4 @@
-"""Prepared data sets: the row and split of each picture, and store, table and record on disk."""
+"""Prepare a data set of natural images: choose splits, and write store, table and record."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _PALETTE = np.array(
     ],
     dtype=np.int64,
 )
-"""The ten colours of ColorMNIST's released code: Tableau's, matplotlib's "tab10"."""
+"""The ten colours of ColorMNIST's released code: matplotlib's "tab10"."""
 
 
 def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress = SILENT) -> None:
-    """Write ``images.npy``, ``participants.tsv`` and ``images.json`` into a folder.
+    """Write a data set of natural images: ``images.npy``, ``participants.tsv``, ``images.json``.
 
-    Pictures are decoded one after another, and never all of them are in memory. The store and the
+    Pictures are decoded one after another, so that memory holds one at a time. The store and the
     table are the same bytes for the same settings, source, and version of the library that decodes
     JPEG.
     """
@@ -68,7 +68,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
 
 
 def _read_pictures(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures of a source by the format of the data set."""
+    """Return the pictures in a folder or archive, by the format of the data set."""
     if dataset == "folder":
         return read_class_folders(files)
     if dataset.startswith("cifar"):
@@ -91,7 +91,7 @@ def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress:
 
 
 def _name(settings: ImagesSettings) -> str:
-    """Return the beginning of all identifiers."""
+    """Return the name with which all identifiers of images begin."""
     if settings.name is not None:
         return settings.name
     if settings.dataset != "folder" or settings.source is None:
@@ -105,7 +105,7 @@ def _name(settings: ImagesSettings) -> str:
 def _write_store(
     pictures: Pictures, plan: Plan, settings: ImagesSettings, folder: Path, progress: Progress
 ) -> ImageStore:
-    """Write the images of a table into a store.
+    """Write the images of a table into a store of pixels.
 
     Images that cannot be read, or are of another size than the first, are one error.
     """
@@ -113,7 +113,7 @@ def _write_store(
     problems = Problems("images")
 
     def readable() -> Iterator[tuple[str, Pixels]]:
-        """Give each image that can be read with its name; make problems of the others."""
+        """Yield each readable image with its name; add a problem for each other image."""
         for row, name in enumerate(names):
             try:
                 yield name, _read_image(pictures, plan, row, settings)
@@ -127,7 +127,7 @@ def _write_store(
     problems.found.clear()
 
     def images() -> Iterator[Pixels]:
-        """Give each image of the first one's size; raise for all others in the end."""
+        """Yield images of the same size as the first; raise one error for all others."""
         for name, image in readable():
             task.advance()
             if image.shape == shape:
@@ -148,7 +148,7 @@ def _write_store(
 
 
 def _names_in_messages(table: pd.DataFrame) -> list[str]:
-    """Return the identifier of each image with its file."""
+    """Return each image's identifier with the name of its file, for messages."""
     column = "path"
     if "file" in table:
         column = "file"
@@ -157,7 +157,7 @@ def _names_in_messages(table: pd.DataFrame) -> list[str]:
 
 
 def _read_image(pictures: Pictures, plan: Plan, row: int, settings: ImagesSettings) -> Pixels:
-    """Return the image of a row, scaled and laid on its background."""
+    """Return the image of a row, scaled, and with the background of the row behind."""
     image = pictures.read(int(plan.rows[row]))
     size = settings.size
     if isinstance(size, int):
@@ -170,7 +170,7 @@ def _read_image(pictures: Pictures, plan: Plan, row: int, settings: ImagesSettin
 
 
 def _size_text(shape: Sequence[int]) -> str:
-    """Return height and width for messages: "32×32"."""
+    """Return height and width of an image for messages: "32×32"."""
     _, height, width = shape
     return f"{height}×{width}"
 
@@ -182,7 +182,7 @@ def _record(
     table: pd.DataFrame,
     origin: ImagesOrigin,
 ) -> ImagesRecord:
-    """Return the content of ``images.json``, without a path of this machine."""
+    """Return the content of ``images.json``, without any path of this machine."""
     from PIL import features
 
     environment = Environment.model_validate(describe_environment())
@@ -210,7 +210,7 @@ def _record(
 
 
 def _count_classes(table: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Count the images of each class in each split."""
+    """Count images: class → split → number."""
     classes: dict[str, dict[str, int]] = {}
     for label, row in pd.crosstab(table["label"], table["split"]).iterrows():
         counts = {}
@@ -223,20 +223,20 @@ def _count_classes(table: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Table of a prepared data set, with the picture of each row."""
+    """Table of a prepared data set, with the number of each row's picture in the source."""
 
     rows: npt.NDArray[np.int64]
-    """Number of the picture of each row."""
+    """Number of each row's picture in the source."""
     table: pd.DataFrame
     colours: npt.NDArray[np.uint8] | None
-    """Colour (n, 3) behind each picture; None for pictures as they are."""
+    """Colour (n, 3) to lay behind each row's picture; None for pictures without a background."""
 
 
 def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> Plan:
-    """Choose rows and splits, and fill the table.
+    """Choose the images and splits of a data set, and fill the table.
 
-    Rows are in the order train, validation, test, each in that of the source. An identifier counts
-    the pictures of the source's own split, and depends on no other choice.
+    Rows are in the order train, validation, test, and within a split in the order of the source. An
+    identifier counts the pictures of a split of the source, and depends on no other choice.
     """
     ids = _identifiers(pictures, name)
     splits = divide(ids, pictures.labels, pictures.splits, settings)
@@ -261,7 +261,7 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
 
 
 def _identifiers(pictures: Pictures, name: str) -> list[str]:
-    """Return the identifier of each picture: its split in the source, and its number there."""
+    """Return the identifier of each picture: name, split in the source, and number within."""
     splits = pd.Series(["image"] * len(pictures))
     if pictures.splits is not None:
         splits = pd.Series(list(pictures.splits))
@@ -276,11 +276,11 @@ def _identifiers(pictures: Pictures, name: str) -> list[str]:
 def stratified_order(
     names: Sequence[str], labels: Sequence[str], *, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Return positions in an order whose first m are a stratified sample, for every m.
+    """Return positions sorted so that the first m are a stratified sample, for every m.
 
-    A sample is part of every larger one. Within a class images are in the order of a number drawn
-    from (seed, name), and thus depend on no other image; the k-th of a class of n comes at
-    (k - ½)/n.
+    A smaller sample is part of every larger one. Within a class, images are sorted by a number
+    drawn from (seed, name), so that the order of two images depends on no third one. Over classes,
+    the k-th of n images of a class is placed at (k - ½)/n.
     """
     keys = pd.Series([derive_seed("image order", seed, name) for name in names], dtype=np.int64)
     of_class = keys.groupby(np.asarray(labels, dtype=object).astype(str))
@@ -294,18 +294,18 @@ def divide(
     splits: Sequence[str] | None,
     settings: ImagesSettings,
 ) -> list[str]:
-    """Return the split of each image, "" for one that is left out.
+    """Return the split of each image; "" for an image that is left out.
 
-    Splits of the source are kept. Where there is no ``test``, that fraction of ``train`` becomes
-    it; where there is no ``validation``, that fraction of the rest. Of each split as many images
-    are kept as the settings say.
+    Splits of the source are kept. Without a ``test`` split, `test_fraction` of ``train`` becomes
+    the test split; without a ``validation`` split, `validation_fraction` of the rest of ``train``.
+    Of each split as many images are kept as the settings say.
     """
     chosen = np.array(["train"] * len(names), dtype=object)
     if splits is not None:
         chosen = np.array(list(splits), dtype=object)
 
     def ordered(split: str) -> npt.NDArray[np.int64]:
-        """Return the rows of a split, in an order whose every beginning is stratified."""
+        """Return the rows of a split, sorted so that every beginning is stratified by class."""
         rows = np.flatnonzero(chosen == split)
         names_of_split = [names[row] for row in rows.tolist()]
         labels_of_split = [labels[row] for row in rows.tolist()]
@@ -333,7 +333,7 @@ def divide(
 
 
 def _check_enough(split: str, n_kept: int, n_images: int) -> None:
-    """Refuse to keep more images of a split than there are."""
+    """Refuse to keep more images of a split than the split has."""
     if n_kept <= n_images:
         return
     remedy = ""
@@ -345,7 +345,7 @@ def _check_enough(split: str, n_kept: int, n_images: int) -> None:
 
 
 def draw_backgrounds(names: Sequence[str], *, sd: float, seed: int) -> npt.NDArray[np.uint8]:
-    """Draw a colour (red, green, blue) for each image, from (seed, name) alone.
+    """Draw a background colour (red, green, blue) for each image, from (seed, name) alone.
 
     An image of a subset has the colour of the whole. As ColorMNIST's released code (Tsai et al.,
     ICLR 2022, section 4.2): one of ten colours for each image, of any class, plus normal noise in

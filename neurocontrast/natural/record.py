@@ -1,4 +1,4 @@
-"""The record ``images.json``, which `images` writes beside a store of natural images."""
+"""``images.json``, which the command `images` writes next to a store of natural images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neurocontrast.documents.environment import Environment
 
 
 class ImagesOrigin(Document):
-    """Section ``source``: name and kind of the files that images were read from."""
+    """Section ``source`` of ``images.json``: name, kind and digest of the files that were read."""
 
     name: str | None = None
     kind: str | None = None
@@ -18,11 +18,11 @@ class ImagesOrigin(Document):
 
 
 class ImagesChoice(Document):
-    """Section ``settings``: the section ``images`` of the configuration, without folders."""
+    """Section ``settings`` of ``images.json``: how images were chosen, without paths of folders."""
 
     dataset: str | None = None
     background: str | None = None
-    """Backgrounds behind grey pictures, such as ``random``; None where there are none."""
+    """Background behind grey pictures, such as ``random``; None without a background."""
 
 
 class ImagesRecord(Document):
@@ -31,9 +31,9 @@ class ImagesRecord(Document):
     format: int = 1
     dataset: str | None = None
     name: str | None = None
-    """Beginning of all identifiers."""
+    """Name with which all identifiers of images begin."""
     statement: list[str] = Field(default_factory=list)
-    """Sentences for reports about the data set."""
+    """Sentences on the data set, for reports."""
     shape: list[int] = Field(default_factory=list)
     n_images: dict[str, int] = Field(default_factory=dict)
     """Split → number of images."""
@@ -44,5 +44,5 @@ class ImagesRecord(Document):
     settings: ImagesChoice = Field(default_factory=ImagesChoice)
     images_sha256: str | None = None
     libraries: dict[str, str | None] = Field(default_factory=dict)
-    """Decoder of images → version."""
+    """Name of a library that decodes images → version."""
     environment: Environment | None = None

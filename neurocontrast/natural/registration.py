@@ -1,4 +1,4 @@
-"""Enter natural images into the registries by which data and reports know kinds of samples."""
+"""Register natural images as a kind of samples, for data and reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def register_natural_images() -> None:
-    """Enter each registry; natural images are imported when an entry is first asked for."""
+    """Register functions that import natural images at the first use of the kind."""
     ADDRESSES.register("images", _address)
     KINDS.register("images", _kind)
     VOICES.register("images", _voice)

@@ -1,4 +1,4 @@
-"""Voice of reports on natural images: words, texts, and the record of the data set."""
+"""Words, texts and the record of the data set, for reports on natural images."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from neurocontrast.reporting.wording import Words
 
 _ROOM = "neurocontrast.natural"
 _LARGEST = 4_000_000
-"""Bytes up to which images.json is read."""
+"""Largest size of an ``images.json`` that is read, in bytes."""
 
 
 def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
-    """Return the ``images.json`` beside the store of evaluated images; empty where none is read.
+    """Read the ``images.json`` next to the store of evaluated images; empty if unreadable.
 
-    The store of the first path that names one is looked for where it is named, and then in the
-    folder of the evaluation.
+    The store named by the first path of an image is searched at that path, and then in the folder
+    of the evaluation.
     """
     path = next(filter(is_image_path, paths), None)
     if path is None:
@@ -38,7 +38,7 @@ def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
 
 
 def _read_record(path: Path) -> ImagesRecord:
-    """Read ``images.json``; return an empty record for an absent or damaged file."""
+    """Read ``images.json``; return an empty record if the file is absent or damaged."""
     try:
         return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
     except DataError:
@@ -46,12 +46,12 @@ def _read_record(path: Path) -> ImagesRecord:
 
 
 def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
-    """Return the record of the data set, which texts on images call ``origin``."""
+    """Return the names that report texts on images use: ``origin``, the data set's record."""
     return {"origin": find_record(folder, paths)}
 
 
 def read_words() -> Words:
-    """Read the nouns for images."""
+    """Read the nouns that reports use for natural images."""
     path = resources.files(_ROOM) / "templates" / "words.yaml"
     return Words(**yaml.safe_load(path.read_text("utf-8")))
 

@@ -1,4 +1,4 @@
-"""Settings of natural images: the section ``data`` of a run, and the section ``images``."""
+"""Settings of natural images: section ``data`` of a run, and section ``images`` of the command."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from neurocontrast.data.settings import TableSettings
 from neurocontrast.settings import Settings
 
 SPLITS = ("train", "validation", "test")
-"""Splits of a prepared data set."""
+"""Names of the splits of a prepared data set."""
 DEFAULTS: Mapping[str, Mapping[str, object]] = {
     "augment": {"kind": "images"},
     "encoder": {"name": "resnet18"},
     "training": {"probe_columns": ["label"]},
     "objective": {"loss": "ntxent"},
 }
-"""Defaults of the sections of a configuration, where those of scans would not do."""
+"""Section of a configuration → defaults for images, where the defaults for scans would not do."""
 
 _Fraction = Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=1)]
@@ -28,14 +28,16 @@ _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_le
 
 
 class ImageDataSettings(TableSettings):
-    """Choose natural images."""
+    """Choose natural images, and how the network standardises their colours."""
 
     kind: Literal["images"]
-    """Says that these are natural images, as `neurocontrast images` prepares them."""
+    """Kind of the samples: natural images, as `neurocontrast images` prepares."""
     images_root: Path | None = None
-    """Folder that relative image paths in the table start from; None for the table's own."""
+    """Folder that relative image paths in the table start from; None for the folder of the
+    table.
+    """
     n_workers: Annotated[int, Field(ge=1)] = 2
-    """Threads that read batches."""
+    """Number of threads that read batches."""
     standardise: Literal["channels", "none"] = "channels"
     """Whether the network standardises each colour by its mean and standard deviation over the
     training images."""
@@ -48,29 +50,41 @@ class ImagesSettings(Settings):
     """
 
     dataset: Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder"] = "digits"
-    """Format of the files: a published data set, or any folder with a folder for each class."""
+    """Data set, by the format of its files: a published one, or any folder with a folder for
+    each class.
+    """
     source: Path | None = None
-    """Folder or archive of the files; none for digits."""
+    """Folder or archive with the files of the data set; None for digits."""
     name: _FileName | None = None
-    """Beginning of identifiers; None for the name of the data set, or of the source of a folder."""
+    """Beginning of identifiers; None for the name of the data set, or of the source for a
+    folder.
+    """
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the split, the subset and the background."""
+    """Seed of the split, of the subset, and of background colours."""
     size: _Pixels | tuple[_Pixels, _Pixels] | None = None
-    """Height and width that images are scaled to cover, and cropped to; None keeps their size."""
+    """Height and width in pixels that images are scaled to cover, and cropped to; None keeps
+    the size.
+    """
     validation_fraction: _Fraction = 0.2
-    """Part of the training images of each class, where the source has no such split."""
+    """Share of the training images of each class for validation, if the source has no such
+    split.
+    """
     test_fraction: _Fraction = 0.2
-    """Part of all images of each class, where the source has no such split."""
+    """Share of all images of each class for the test, if the source has no such split."""
     n_train: _Count | None = None
-    """Images to keep, of each class alike; a smaller subset is part of a larger one."""
+    """Number of training images to keep, alike for each class; None keeps all. A smaller subset
+    is part of a larger one.
+    """
     n_validation: _Count | None = None
-    """Images to keep for validation."""
+    """Number of images to keep for validation; None keeps all."""
     n_test: _Count | None = None
-    """Images to keep for the test."""
+    """Number of images to keep for the test; None keeps all."""
     background: Literal["random"] | None = None
-    """ColorMNIST: behind grey pictures one of ten colours plus noise."""
+    """Background to lay behind grey pictures: ``random`` for one of ten colours plus noise, as
+    ColorMNIST.
+    """
     background_sd: Annotated[float, Field(ge=0.0, le=255.0, allow_inf_nan=False)] = 40.0
-    """Standard deviation of the noise of colours, which go from 0 to 255."""
+    """Standard deviation of the noise on background colours, whose values go from 0 to 255."""
 
     @model_validator(mode="after")
     def _check(self) -> ImagesSettings:

@@ -1,4 +1,4 @@
-"""Source of natural images: bytes of a store, standardised by the network itself."""
+"""Source of natural images: pixels read from a store, standardised by the network itself."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ class ImageContract(Settings):
 
     kind: Literal["images"] = "images"
     transform_version: Literal[1] = 1
-    """Version of the steps between store and network: bytes over 255, standardised by channel."""
+    """Version of the steps from store to network: bytes over 255, then standardised by colour."""
     shape: tuple[Literal[3], int, int]
-    """Colours, height and width."""
+    """Number of colours, height and width of an image."""
     standardise: Literal["channels", "none"]
     mean: _ValueOfEach = None
-    """Mean of each colour over the training images, in [0, 1]."""
+    """Mean of each colour over the training images, in [0, 1]; None without standardisation."""
     std: _ValueOfEach = None
-    """Standard deviation of each colour over the training images."""
+    """Standard deviation of each colour over the training images, in [0, 1]."""
 
 
 @dataclass(frozen=True)
 class NaturalImages(Source):
-    """Source of natural images, whose bytes lie in a store."""
+    """Source of natural images, whose pixels are in a store."""
 
     content_words: ClassVar[Mapping[str, str]] = {"stores": "images"}
 
     data: ImageDataSettings
     contract_: ImageContract | None = None
-    """Contract of a run, or the one fitted on the training images."""
+    """Preprocessing of a run, or the one fitted on the training images; None before fitting."""
 
     @property
     def n_channels(self) -> int:
-        """Number of colours."""
+        """Number of colours: 3."""
         return len(_COLOURS)
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with the images' size, and mean and deviation of training colours."""
+        """Return the source with size of the images, and mean and deviation of training colours."""
         images = self.images(cohort)
         standardise = self.data.standardise
         shape: Any = tuple(images.image_shape)
@@ -83,7 +83,7 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with size, mean and deviation of a run."""
+        """Return the source with size, mean and deviation of a run's images."""
         try:
             contract = ImageContract.model_validate(samples.preprocessing.content())
         except ValidationError as error:
@@ -94,18 +94,18 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return whether a run standardises colours."""
+        """Return whether a run standardises colours, as settings of section ``data``."""
         return {"standardise": preprocessing.standardise}
 
     def contract(self) -> Samples:
-        """Return size, mean and deviation for ``encoder.json``; nothing before they are fitted."""
+        """Return size, mean and deviation of images, for ``encoder.json``; empty before fitting."""
         if self.contract_ is None:
             return Samples()
         content = self.contract_.model_dump(mode="json")
         return Samples(preprocessing=PreprocessingRecord.model_validate(content))
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
-        """Return height and width of the images of a cohort's store."""
+        """Return height and width of the images in a cohort's store."""
         if cohort is None:
             raise ConfigError(
                 "data.participants: missing. The size of images is that of their store: give the "
@@ -114,7 +114,7 @@ class NaturalImages(Source):
         return self.images(cohort).image_shape[1:]
 
     def images(self, cohort: Cohort) -> ImageDataset:
-        """Return the cohort's images; refuse another size than the run's."""
+        """Return a dataset of the cohort's images; refuse another size than the run's."""
         images = ImageDataset(cohort)
         if self.contract_ is not None and tuple(images.image_shape) != self.contract_.shape:
             raise DataError(
@@ -125,25 +125,25 @@ class NaturalImages(Source):
         return images
 
     def set_up(self, encoder: Encoder) -> None:
-        """Let the network standardise colours."""
+        """Set the network to standardise colours by their means and deviations."""
         contract = self.contract_
         if contract is not None and contract.mean is not None and contract.std is not None:
             encoder.set_standardisation(contract.mean, contract.std)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return the digest of the pixels of each image."""
+        """Return a digest of the pixels of each image."""
         with progress.task("Comparing images", None, "images"):
             return self.images(cohort).contents()
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return the signatures of the stores."""
+        """Return size and times of the stores' files, to notice changes."""
         signatures: list[tuple[int, ...]] = []
         for _, store in self.files(cohort)["stores"]:
             signatures.append(signature_of([str(store)]))
         return signatures
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return names and paths of the stores, and of files of vectors."""
+        """Return name and path of the image stores and of files of vectors, by kind."""
         stores = set()
         for path in cohort.table["path"]:
             store, _ = split_image_path(str(path))
@@ -152,10 +152,10 @@ class NaturalImages(Source):
         return {"stores": named, **super().files(cohort)}
 
     def built_in_views(self, augment: ImageAugmentSettings) -> RandImageViewd:
-        """Return the random views of images."""
+        """Return the random transform of images that section ``augment`` describes."""
         return RandImageViewd("image", augment)
 
 
 def _size_text(shape: Sequence[int]) -> str:
-    """Return height and width for messages: "32×32"."""
+    """Return height and width of an image for messages: "32×32"."""
     return "×".join(map(str, shape[1:]))

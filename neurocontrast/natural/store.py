@@ -1,4 +1,4 @@
-"""Stores of images: files of bytes, memory-mapped, whose images are named ``images.npy#17``."""
+"""Stores of images: memory-mapped files of bytes; an image's path is like ``images.npy#17``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_image_path(text: str) -> bool:
 
 
 def split_image_path(text: str) -> tuple[Path, int]:
-    """Return the store and the index of an image's path."""
+    """Split an image's path, as ``images.npy#17``, into the store's path and the index."""
     match = _IMAGE_PATH.fullmatch(text)
     if match is None:
         raise DataError(
@@ -44,15 +44,15 @@ def split_image_path(text: str) -> tuple[Path, int]:
 
 @dataclass(frozen=True, eq=False)
 class ImageStore:
-    """Images of one size, in a plain ``.npy`` file."""
+    """Images of one size in a ``.npy`` file, mapped into memory."""
 
     path: Path
     array: Pixels = field(repr=False)
-    """Memory-mapped (n, 3, H, W): red, green, blue."""
+    """Memory-mapped pixels (n, 3, H, W): red, green, blue."""
 
     @classmethod
     def open(cls, path: str | Path) -> ImageStore:
-        """Open a store for reading.
+        """Open a store of images for reading.
 
         A file that is absent, cut, damaged or no array of images is a `DataError`.
         """
@@ -90,7 +90,7 @@ class ImageStore:
         return "×".join(map(str, self.shape[1:]))
 
     def sums(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return number, sum and sum of squares of pixels (rows) of each channel (columns).
+        """Return an array (3, 3): number, sum, and sum of squares of pixels, for each colour.
 
         Sums are exact.
         """
@@ -113,12 +113,12 @@ class ImageStore:
 
 
 def _is_of_images(array: npt.NDArray[Any]) -> bool:
-    """Tell whether an array holds bytes of RGB images."""
+    """Tell whether an array holds RGB images as bytes."""
     return array.dtype == np.uint8 and array.ndim == 4 and array.shape[1] == 3
 
 
 class Located:
-    """Images by path: for each the number of its store among `stores`, and its index there."""
+    """Images found by path: for each, its number among `stores`, and its index in the store."""
 
     def __init__(self) -> None:
         self.stores: list[ImageStore] = []
@@ -128,7 +128,7 @@ class Located:
         self._problems: dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """Find an image, and return why the image cannot be used; "" for a usable image."""
+        """Find an image by its path; return why the image cannot be used, or ""."""
         file, _, index = path.rpartition("#")
         if file not in self._numbers and file not in self._problems:
             self._open(file)
@@ -146,7 +146,7 @@ class Located:
         return ""
 
     def _open(self, file: str) -> None:
-        """Open a store, or keep why none can be opened."""
+        """Open a store of images, or note why the file cannot be opened."""
         try:
             self.stores.append(ImageStore.open(file))
             self._numbers[file] = len(self.stores) - 1
@@ -155,7 +155,7 @@ class Located:
 
     @classmethod
     def of(cls, paths: Sequence[str], names: Sequence[str], problems: Problems) -> Located:
-        """Find all images; make problems of unusable paths, and of sizes that differ."""
+        """Find images by paths; unusable paths, and sizes that differ, become problems."""
         located = cls()
         for path, name in zip(paths, names, strict=True):
             problem = located._problem_of(path)
@@ -164,7 +164,7 @@ class Located:
         return located
 
     def _problem_of(self, path: str) -> str:
-        """Find an image of a cohort, and return why the image cannot be used; "" for none."""
+        """Find an image of a cohort; return why the image cannot be used, or ""."""
         if not is_image_path(path):
             return (
                 f"found {shown(path, 200)}; an image of a store is named like 'images.npy#17'; a "
@@ -173,7 +173,7 @@ class Located:
         return self.add(path) or self._problem_of_size()
 
     def _problem_of_size(self) -> str:
-        """Say that the last image has another size than the first store; "" for the same size."""
+        """Return a message if the last image has another size than the first store; "" if not."""
         first = self.stores[0]
         last = self.stores[self.store_of[-1]]
         if first.shape == last.shape:
@@ -184,13 +184,13 @@ class Located:
         )
 
     def images(self) -> Iterator[Pixels]:
-        """Give the pixels of each image."""
+        """Yield the pixels (3, H, W) of each image."""
         for number, index in zip(self.store_of, self.index_of, strict=True):
             yield self.stores[number].array[index]
 
 
 def new_finder() -> Callable[[str], str]:
-    """Return a function that finds images of stores, each opened once."""
+    """Return a function that checks addresses of images, opening each store once."""
     return Located().add
 
 
@@ -201,13 +201,13 @@ ADDRESS = Address(
     matches=is_image_path,
     new_finder=new_finder,
 )
-"""Address of an image, in a column ``path``."""
+"""Form of an image's address in a table's column ``path``."""
 
 
 def statistics_of(
     sums: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and standard deviation (3,) of pixels, in [0, 1], from `ImageStore.sums`.
+    """Return mean and standard deviation (3,) of pixels in [0, 1], from `ImageStore.sums`.
 
     Sums of whole numbers are exact, so the result depends on no order and no machine.
     """
@@ -222,7 +222,7 @@ def statistics_of(
 def write_store(
     folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]
 ) -> ImageStore:
-    """Write `n_images` images of one `shape` (3, H, W) into a folder, one after the other."""
+    """Write images of one shape (3, H, W) as a store into a folder, one after another."""
     target = folder / STORE_NAME
     header = {"descr": "|u1", "fortran_order": False, "shape": (n_images, *shape)}
     # Written, not mapped: on a full disk a write raises an error, and a page of a map ends the
@@ -246,7 +246,7 @@ def write_store(
 def doubt_about_copies(
     images: Iterable[Pixels], names: Sequence[str], splits: Sequence[str]
 ) -> str:
-    """Say that repeated images flatter an evaluation; "" where no image is repeated."""
+    """Return a warning that images are repeated, which flatters an evaluation; "" if none is."""
     first: dict[bytes, int] = {}
     n_images = 0
     across = []

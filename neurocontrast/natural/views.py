@@ -1,4 +1,4 @@
-"""Random views of natural images, of a whole batch at once, drawn from the seed of each image."""
+"""Random views of natural images, a whole batch at once, from a seed for each image."""
 
 import itertools
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _N_TRIES = 10
 
 
 class RandImageViewd(RandBatchTransform):
-    """Make a random view of a natural image by the operations of the settings, in their order.
+    """Make a random view of a natural image, by the operations of the settings in order.
 
     `TwoViews` calls `batch`, which makes the views of many images at once: the same, bit for bit,
     as one by one on one kind of device. All parameters are drawn on the CPU, so that views of a GPU
@@ -97,18 +97,18 @@ class RandImageViewd(RandBatchTransform):
 
 
 def _drawn(operation: str, seeds: Sequence[int] | np.ndarray, n_numbers: int) -> np.ndarray:
-    """Draw numbers (n_seeds, n_numbers) from 0 to 1, whatever other operations draw."""
+    """Draw numbers (n_seeds, n_numbers) in [0, 1) for an operation, from seeds alone."""
     return derive_uniforms("image view", operation, samples=seeds, n_numbers=n_numbers)
 
 
 def _where(applied: np.ndarray, changed: Tensor, unchanged: Tensor) -> Tensor:
-    """Return the changed image where an operation is applied, and the unchanged one elsewhere."""
+    """Return the changed image if the operation applies to the image, or the unchanged one."""
     is_applied = torch.from_numpy(applied).to(changed.device)
     return changed.where(is_applied[:, None, None, None], unchanged)
 
 
 def _blurred(x_BCHW: Tensor, settings: ImageBlurSettings, seeds: Sequence[int]) -> Tensor:
-    """Blur some of the images."""
+    """Blur images at random, each by a Gaussian of its own width."""
     from neurocontrast.natural import operations
 
     u = _drawn("blur", seeds, 2)
@@ -130,10 +130,10 @@ def _between(limits: Any, position: np.ndarray) -> Any:
 def draw_boxes(
     settings: ResizedCropSettings | None, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw corners and sizes (n, 2) of boxes in images of `size`.
+    """Draw corners and sizes (n, 2) of boxes to crop, in pixels of images of `size`.
 
-    The box is the whole image where an image is not cropped. As torchvision's: of ten boxes, the
-    first that fits; else the largest in the middle that the ratio allows.
+    The box is the whole image if an image is not cropped. As in torchvision, the first of ten
+    random boxes that fits is taken, or the largest in the middle that the ratio allows.
     """
     whole_corners = np.zeros((len(seeds), 2), dtype=np.int64)
     whole_sizes = np.tile(np.array(size), (len(seeds), 1))
@@ -156,7 +156,7 @@ def draw_boxes(
 
 
 def _largest_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[int, int]:
-    """Return height and width of the largest box that a ratio of width to height allows."""
+    """Return height and width of the largest box with an allowed ratio of width to height."""
     height, width = size
     tallest = max(1, round(width / ratio[0]))
     widest = max(1, round(height * ratio[1]))
@@ -192,10 +192,10 @@ def draw_affine(
 def draw_jitter(
     settings: ColourJitterSettings, seeds: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw which images change colours (n,), and the four steps of the change.
+    """Draw which images change colours (n,), and the four steps of each change.
 
-    The second array (n, 4) has the factor of each step, and the turn of the hue; the third their
-    order.
+    The second array (n, 4) has the factors of brightness, contrast and saturation, and the turn of
+    the hue; the third array (n, 4) has the order of the steps.
     """
     u = _drawn("colour_jitter", seeds, 6)
     strengths = np.array([settings.brightness, settings.contrast, settings.saturation])
@@ -208,9 +208,9 @@ def draw_jitter(
 def _jittered(
     x_BCHW: Tensor, applied: np.ndarray, factors: np.ndarray, order: np.ndarray
 ) -> Tensor:
-    """Change colours, each image's in its own order.
+    """Change brightness, contrast, saturation and hue of images, each image in its own order.
 
-    At every turn, all images that take the same step take that step together.
+    Each image takes four steps; images that take the same step at the same turn are one batch.
     """
     from neurocontrast.natural.operations import COLOUR_OPERATIONS
 
@@ -224,7 +224,7 @@ def _jittered(
 
 
 def _check(images: Tensor, n_seeds: int) -> None:
-    """Refuse a batch of another shape, type or range than images have."""
+    """Refuse a batch of images with a wrong shape, type or range."""
     if images.ndim != 4 or images.shape[1] != 3 or n_seeds != images.shape[0]:
         raise DataError(
             "Views of images need images of shape (batch, 3, height, width) and one seed for each "

@@ -1,1 +1,1 @@
-"""From heads as they were acquired to brains and tissue maps in MNI space: one file a step."""
+"""Prepare raw heads: brain extraction, registration to MNI space, tissue maps, quality measures."""

@@ -1,4 +1,4 @@
-"""Brain extraction by deepbet's networks (Fisch et al. 2024), from the installed package."""
+"""Extract the brain with deepbet's networks (Fisch et al. 2024), from the installed package."""
 
 import hashlib
 from functools import cache
@@ -14,18 +14,18 @@ from torch.nn.functional import interpolate
 from neurocontrast.exceptions import DataError, MissingDependencyError
 
 STRIPPED_SHARE = 0.5
-"""Share of zeros above which a volume counts as skull-stripped."""
+"""Share of voxels that are 0 above which a volume counts as skull-stripped."""
 MARGIN = 0.1
-"""Margin around the box of a brain, relative to the box."""
+"""Margin on each side of the box around a brain, as a share of the box's size."""
 
 _DIGESTS = {
     "bbox_model.pt": "39a7b2b5f799faa1391ea97bfcdc0b9299f20d84f2316a4ff8918dc4685e40aa",
     "model.pt": "de8ee7c69654d0dd3935dc4a5d84571d8ecf4637a6bfc01df399c4c2bc86e0fd",
 }
-"""SHA-256 of each network's file."""
+"""File of a network → SHA-256 of deepbet 1.0.2's file."""
 _SMALL = (128, 128, 128)
 _LARGE = (256, 256, 256)
-"""Shapes of the input of the first and of the second network."""
+"""Input shape of the second network; `_SMALL` is the first network's."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -36,7 +36,7 @@ def is_stripped(voxels: npt.NDArray[np.float32]) -> bool:
 
 
 def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
-    """Return the mask of the brain of a T1-weighted head in RAS order.
+    """Return a mask of the brain in a T1-weighted head, with voxels in RAS order.
 
     One network finds the box of the brain, and a second network the brain in the box; the largest
     connected piece is kept without holes.
@@ -60,7 +60,7 @@ def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
 
 @cache
 def _network(name: str) -> torch.jit.ScriptModule:
-    """Load a network of deepbet; refuse a file with another digest than the reviewed one."""
+    """Load a network of deepbet; refuse a file with another digest than version 1.0.2 has."""
     try:
         files = metadata.files("deepbet") or []
     except metadata.PackageNotFoundError as error:
@@ -83,7 +83,7 @@ def _network(name: str) -> torch.jit.ScriptModule:
 
 
 def _scaled(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Return intensities on the scale of the networks' training."""
+    """Scale intensities as in the training of deepbet's networks."""
     clipped = ((image - low) / (high - low)).clamp(0, 1)
     return 0.226 * (clipped - clipped.mean()) / clipped.std() + 0.449
 
@@ -100,7 +100,7 @@ def _largest(mask: Mask) -> Mask:
 
 
 def _box(mask: Mask, shape: torch.Size) -> tuple[slice, ...]:
-    """Return the box of a coarse mask in the full volume, with a margin."""
+    """Return the box around a coarse mask in the full volume, with a margin, as slices."""
     box = []
     for axis, n in enumerate(shape):
         across = tuple(set(range(3)) - {axis})

@@ -1,4 +1,4 @@
-"""Flags of a scan's measures that are beyond absolute bounds, or beyond bounds of the site."""
+"""Flag scans with a measure beyond absolute bounds, or beyond bounds of the scan's site."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +9,26 @@ import numpy.typing as npt
 import pandas as pd
 
 N_DEVIATIONS = 6.0
-"""Robust deviations (1.4826 median absolute deviations) from a site's median to a bound."""
+"""Distance of a bound from a site's median, in robust standard deviations (1.4826 median absolute
+deviations).
+"""
 N_SITE = 10
-"""Number of people, at least, of a site with bounds of its own."""
+"""Smallest number of people with which a site gets bounds of its own."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule for a measure: bounds for every scan, and the side that is compared with the site."""
+    """Rule for a measure of image quality: bounds for all scans, side compared with the site."""
 
     title: str
     worse: str = ""
-    """Side that is compared with the site: ``low``, ``high``, ``both`` or "" for neither."""
+    """Side on which a scan is compared with its site: ``low``, ``high``, ``both``, or "" for
+    none.
+    """
     low: float = -np.inf
     high: float = np.inf
     about: str = ""
-    """Explanation of the measure on the page."""
+    """Explanation of the measure, for the report."""
 
 
 RULES = {
@@ -73,18 +77,18 @@ RULES = {
         about="FreeSurfer's, the mean of both hemispheres; 2 is best",
     ),
 }
-"""Measures that are flagged, in the order of the page."""
+"""Measure → rule, in the order of the report."""
 
 
 class Bound(NamedTuple):
-    """Bound of a measure, and its reason in words."""
+    """Bound of a measure, and the reason for the bound in words."""
 
     value: float
     reason: str
 
 
 class Flag(NamedTuple):
-    """Measure of a scan that is beyond a bound, and a sentence about the measure."""
+    """Name of a measure that is beyond a bound, and a sentence that says so."""
 
     measure: str
     text: str
@@ -97,7 +101,7 @@ def bounds_of(
     *,
     people: Sequence[object] | None = None,
 ) -> tuple[Bound, Bound]:
-    """Return the stricter lower and upper bounds of a measure, for every scan or for a site.
+    """Return lower and upper bound of a measure: the stricter of every scan's and the site's.
 
     Parameters
     ----------
@@ -140,7 +144,7 @@ def bounds_of(
 def flag_scans(
     table: pd.DataFrame, n_deviations: float = N_DEVIATIONS
 ) -> tuple[list[list[Flag]], pd.Series]:
-    """Return the flags of each scan of a table, and the closeness of each scan to a bound.
+    """Return the flags of each scan in a table, and how close each scan is to a bound.
 
     The table has ``site``, ``subject_id`` and measures of `RULES`. The closeness orders scans: the
     largest share of the distance from the median of the scan's site to a bound.

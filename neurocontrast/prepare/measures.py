@@ -1,4 +1,4 @@
-"""Measures of one scan in MNI space: likeness to the template, position, and image quality."""
+"""Measure a scan in MNI space: likeness to the template, position, and image quality."""
 
 import io
 from dataclasses import dataclass
@@ -20,52 +20,55 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 GRID, SHAPE = mni_grid(2.0)
-"""Grid of all measures but the entropy focus criterion."""
+"""Affine and shape of the 2 mm grid for all measures but the entropy focus criterion."""
 STEP = 2
-"""Distance in voxels between the voxels of correlations, after a mean over 6 mm."""
+"""Step between voxels that are correlated, in voxels of 2 mm, after a mean over 6 mm."""
 REACH = 6
-"""Number of steps of 4 mm, to each side, in which the best position is searched."""
+"""Number of steps of 4 mm, to each side, within which the best position is searched."""
 SLICES_MM = (-4.0, -18.0, 8.0)
-"""Positions of the shown sagittal, coronal and axial slice."""
+"""Positions in mm of the sagittal, coronal and axial slice in the thumbnail."""
 FAINT = 0.02
-"""Share of the brightest intensity below which voxels are ripples of splines around a brain."""
+"""Share of the brightest intensity up to which voxels count as ripples of interpolation, not
+brain.
+"""
 FLIPS = {"front-back": (1,), "up-down": (2,), "front-back and up-down": (1, 2)}
-"""Flips that the template reveals; left and right of a symmetric template cannot be told apart."""
+"""Name of a flip → axes. The template is symmetric, so that left and right cannot be told apart."""
 LEAST_ASYMMETRY = 0.1
-"""Median correlation of asymmetries below which a scan's negative correlation says nothing."""
+"""Median correlation of asymmetries below which left and right cannot be compared among scans."""
 _N_BINS = 256
 _FFT_SHAPE = (64, 72, 64)
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measures of one scan."""
+    """Measures of image quality of one scan, intensities to compare scans, and a thumbnail."""
 
     measures: dict[str, Any]
-    """Numbers by the name of their measure, and ``flip``: the flip that would fit better, or ""."""
+    """Name of a measure → value, and ``flip``: the name of a flip that fits better, or ""."""
     vector: npt.NDArray[np.float16]
-    """Intensities (n_voxels,) in the template's brain at 4 mm, of mean 0 and length 1, by which
-    scans are compared."""
+    """Intensities (n_voxels,) in the template's brain at 4 mm, of mean 0 and length 1, to
+    compare scans.
+    """
     thumbnail: bytes
-    """JPEG file of the sagittal, coronal and axial slice side by side."""
+    """JPEG file of a sagittal, a coronal and an axial slice side by side."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Template:
-    """Template of measures: masks at 2 and at 4 mm, intensities, and their spectra."""
+    """Template to measure scans with: masks at 2 and 4 mm, intensities, and Fourier spectra."""
 
     brain: Mask
     coarse: Mask
     pattern: Floats
-    """Intensities in the coarse brain, of mean 0 and length 1."""
+    """Intensities of the template in the 4 mm brain mask, of mean 0 and length 1."""
     spectra: tuple[Any, Any]
-    """Spectra of the pattern and of the coarse brain."""
+    """Fourier spectra of the intensities and of the brain mask at 4 mm."""
 
 
 def measure_scan(
     path: str, mask_path: str = "", grey_path: str = "", white_path: str = ""
 ) -> Measured:
-    """Measure one skull-stripped scan in MNI space.
+    """Measure image quality and position of one skull-stripped scan in MNI space.
 
     A ``.npy`` array is taken to span the box of MNI152. Without a mask, voxels that are clearly
     brighter than the corners of the image are the brain; without maps of grey and white matter,
@@ -105,7 +108,7 @@ def measure_scan(
 def compare_with_others(
     vectors: npt.NDArray[Any], people: npt.NDArray[Any] | None = None
 ) -> tuple[Doubles, Doubles]:
-    """Correlate each scan, and its asymmetry, with the mean of the scans of other people.
+    """Correlate each scan, and its left-right asymmetry, with the mean of other people's scans.
 
     An asymmetry is the left half minus the mirrored right half. A scan whose left and right are
     swapped has the opposite sign, so its asymmetry correlates negatively with the others'. Where
@@ -136,7 +139,7 @@ def compare_with_others(
 
 
 def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
-    """Return the best correlation with the template over shifts up to 24 mm, and that shift in mm.
+    """Find the shift, up to 24 mm, at which a scan fits the template best, and the correlation.
 
     Voxels inside the template's mask are correlated, for all shifts at once by the fast Fourier
     transform.
@@ -159,18 +162,18 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
 
 
 def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
-    """Return a product of spectra for all shifts up to `REACH` steps to each side."""
+    """Return a correlation for all shifts up to `REACH` steps to each side, from a spectrum."""
     rolled = np.roll(fft.irfftn(spectrum, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))
     return np.asarray(rolled[(slice(0, 2 * REACH + 1),) * 3])
 
 
 def template_strip() -> Mask:
-    """Return the template's brain on the three slices that `Measured.thumbnail` shows."""
+    """Return the template's brain mask on the three slices of a scan's thumbnail."""
     return _strip(_template().brain)
 
 
 def _between(line: Doubles) -> float:
-    """Return the position of a line's maximum, between its points by a parabola."""
+    """Return the position of a line's maximum, interpolated between points by a parabola."""
     top = int(line.argmax())
     if top in (0, len(line) - 1):
         return float(top)
@@ -180,7 +183,7 @@ def _between(line: Doubles) -> float:
 
 @cache
 def _template() -> _Template:
-    """Return nilearn's MNI152 template on the grid of measures."""
+    """Return nilearn's MNI152 template on the 2 and 4 mm grids of the measures."""
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
     image = load_mni152_template(resolution=2)
@@ -196,7 +199,7 @@ def _template() -> _Template:
 
 
 def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
-    """Resample an image linearly to `GRID`."""
+    """Resample an image linearly to the 2 mm grid `GRID` in MNI space."""
     matrix = np.linalg.inv(affine) @ GRID
     resampled: Floats = affine_transform(
         voxels, matrix[:3, :3], matrix[:3, 3], SHAPE, np.float32, order=1
@@ -205,7 +208,7 @@ def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
 
 
 def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
-    """Return a brain on the grid with 0 outside, its mask, and the image's entropy focus."""
+    """Return a brain on the 2 mm grid, 0 outside; its mask; and the image's entropy focus."""
     voxels, affine = _read(path)
     corners = voxels[np.ix_(*((0, -1),) * 3)]
     voxels = np.maximum(voxels - np.median(corners), 0)
@@ -220,7 +223,7 @@ def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
 
 
 def _read(path: str) -> tuple[Floats, Doubles]:
-    """Return voxels and affine of an image; an array, in RAS order, spans the box of MNI152."""
+    """Return voxels and affine of an image; an array without one spans the box of MNI152."""
     scan = read_scan(path)
     voxels = np.ascontiguousarray(scan.voxels)
     if scan.affine is not None:
@@ -234,21 +237,21 @@ def _read(path: str) -> tuple[Floats, Doubles]:
 
 
 def _coarse(voxels: Floats) -> Floats:
-    """Return means over 6 mm at every second voxel."""
+    """Return an image's means over 6 mm at every second voxel."""
     smooth: Floats = uniform_filter(voxels, 3)[::STEP, ::STEP, ::STEP]
     return np.ascontiguousarray(smooth)
 
 
 def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return values of mean 0 and length 1 along the last axis."""
+    """Shift and scale values to mean 0 and length 1 along the last axis."""
     centred = values - values.mean(axis=-1, keepdims=True)
     return centred / np.maximum(np.linalg.norm(centred, axis=-1, keepdims=True), 1e-12)
 
 
 def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Doubles:
-    """Return the correlation of each row (n, n_values) with the mean of other owners' rows.
+    """Correlate each row (n, n_values) with the mean of the rows of other owners (people).
 
-    Rows are scaled to length 1, and each owner's rows are averaged first.
+    Rows are first scaled to length 1, and then averaged over each owner.
     """
     unit = _unit(values)
     sums = np.zeros((int(owners.max()) + 1, unit.shape[1]))
@@ -263,7 +266,7 @@ def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Double
 
 
 def _entropy_focus(voxels: Floats) -> float:
-    """Return the entropy focus criterion (Atkinson et al. 1997) of MRIQC; lower is better."""
+    """Return the entropy focus criterion (Atkinson et al. 1997), as in MRIQC; lower is better."""
     shares = voxels.astype(np.float64).ravel()
     shares /= np.sqrt(shares @ shares)
     root = np.sqrt(shares.size)
@@ -271,10 +274,10 @@ def _entropy_focus(voxels: Floats) -> float:
 
 
 def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: str) -> float:
-    """Return the coefficient of joint variation (Ganzetti et al. 2016) of MRIQC; lower is better.
+    """Return the coefficient of joint variation (Ganzetti et al. 2016), as in MRIQC.
 
-    The coefficient is the sum of the tissues' median absolute deviations over the difference of
-    their medians; NaN without both tissues.
+    Lower is better. The coefficient is the sum of the tissues' median absolute deviations over the
+    difference of the tissues' medians; NaN without both tissues.
     """
     if grey_path and white_path:
         grey = brain[inside & (_on_grid(*_read(grey_path)) > 0.5)]
@@ -293,7 +296,7 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
 
 
 def _classes_of(values: Floats) -> tuple[Floats, Floats]:
-    """Return intensities of grey and white matter by k-means of three classes on a histogram."""
+    """Return intensities of grey and of white matter, by k-means of three classes."""
     from sklearn.cluster import KMeans
 
     if not values.size:
@@ -309,7 +312,7 @@ def _classes_of(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return three slices side by side as a picture: top is up or front, left the person's left."""
+    """Join three slices of a volume side by side: top is up or front, left is the person's left."""
     i, j, k = np.round((np.array(SLICES_MM) - GRID[:3, 3]) / 2).astype(int)
     slices = [np.flip(plane.T, 0) for plane in (volume[i], volume[:, j], volume[:, :, k])]
     height = max(map(len, slices))
@@ -318,7 +321,7 @@ def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _thumbnail(brain: Floats) -> bytes:
-    """Return the three slices of a brain as a JPEG file."""
+    """Return three slices of a brain, side by side, as a JPEG file."""
     inside = brain[brain > 0]
     scale = 1.0
     if inside.size:

@@ -1,4 +1,4 @@
-"""Records next to the images of prepared scans: their origin, recipe and digests."""
+"""Records next to the images of prepared scans: input files, recipe, measures and digests."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,39 +13,41 @@ from neurocontrast.provenance import version, versions_of
 from neurocontrast.reading import check_place, read_json
 
 RECIPE = 3
-"""Raised when the same options give other images, or other measures of them."""
+"""Version of the preparation: raised when the same options give other images or measures."""
 MOST_IMITATIONS = 20
 IMAGES = ("brain", "gm", "wm", "csf")
 TABLES = ("participants.tsv", "imitations.tsv", "quality.tsv")
-"""Tables of the prepared scans, which are written when all scans are done."""
+"""Tables of prepared scans, which are written once all scans are prepared."""
 
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """Steps and settings of the preparation of each scan."""
+    """Options of the preparation of scans: steps to take, voxel size, and imitated acquisitions."""
 
     spacing_mm: float = 1.5
-    """Voxel size of the results."""
+    """Voxel size of the prepared images, in mm."""
     bias: bool = True
-    """Whether the bias field is corrected by N4."""
+    """Whether to correct the bias field by N4."""
     tissue: bool = True
-    """Whether tissue maps are made."""
+    """Whether to make tissue maps."""
     registration: bool = True
-    """Whether scans are registered; otherwise their headers place them in MNI152 already."""
+    """Whether to register scans to MNI152; False if headers place the scans in MNI152 already."""
     imitations: int = 0
-    """Imitated acquisitions of each brain, whose brains and tissue maps are written too."""
+    """Number of imitated acquisitions for each brain, which get brain images and tissue maps
+    too.
+    """
 
 
 @dataclass(frozen=True)
 class ScanOutcome:
-    """Measures of a prepared scan, or the problem that kept the scan from being prepared."""
+    """Measures of a prepared scan, or the problem for which the scan was not prepared."""
 
     measures: ScanMeasures = field(default_factory=ScanMeasures)
     problem: str = ""
 
 
 def recipe_of(options: PrepareOptions) -> ScanRecipe:
-    """Return the recipe of images by the options and the versions of the code."""
+    """Return options and code versions as a recipe, by which outdated images are noticed."""
     # Imitations have records of their own: adding some does not prepare the scans again.
     chosen = asdict(options)
     del chosen["imitations"]
@@ -56,12 +58,12 @@ def recipe_of(options: PrepareOptions) -> ScanRecipe:
 
 
 def imitated_stem(stem: str, number: int) -> str:
-    """Return the beginning of the file names of a scan's imitated acquisition, from number 1."""
+    """Return the start of the file names of a scan's imitated acquisition; numbers start at 1."""
     return f"{stem}_acq-imitated{number}"
 
 
 def stems_of(stem: str, n_imitations: int) -> list[str]:
-    """Return the beginnings of the file names of a scan and of its imitated acquisitions."""
+    """Return the starts of the file names of a scan and of its imitated acquisitions."""
     stems = [stem]
     for number in range(1, n_imitations + 1):
         stems.append(imitated_stem(stem, number))
@@ -69,7 +71,7 @@ def stems_of(stem: str, n_imitations: int) -> list[str]:
 
 
 def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]:
-    """Return the names of a scan's images by its options; without options, of all possible ones."""
+    """Return the file names of a scan's images for some options; without options, of all kinds."""
     images: Sequence[str] = IMAGES
     if options is not None and not options.tissue:
         images = IMAGES[:1]
@@ -77,7 +79,7 @@ def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]
 
 
 def describe_input(path: str, mask_path: str, root: str) -> ScanInput:
-    """Describe a scan's files: path below a root, digest of the whole path, digests of contents."""
+    """Describe the files of a scan: path below the root, digest of the full path, and SHA-256."""
     check_place(path)
     if mask_path:
         check_place(mask_path, remedy="The column 'mask_path' names it.")
@@ -97,7 +99,7 @@ def _place_of(path: str) -> str:
 
 
 def _record_of(folder: Path, stem: str) -> PreparedScan | None:
-    """Return the record of a scan; None of a scan without a readable one."""
+    """Return the record of a scan; None if the record is absent or damaged."""
     path = folder / f"{stem}.json"
     try:
         return PreparedScan.of(read_json(path), path)
@@ -108,9 +110,10 @@ def _record_of(folder: Path, stem: str) -> PreparedScan | None:
 def problem_of_images(
     folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions
 ) -> str:
-    """Return why the images of a scan cannot be replaced, or "".
+    """Return why the prepared images of a scan must not be replaced; "" if they may be.
 
-    Files are read only where their place has changed.
+    Images must not be replaced if they were prepared from another scan of the same name, probably
+    of another cohort. Files are read only if the path of the scan has changed.
     """
     record = _record_of(folder, stem)
     if record is None or record.input.place == _place_of(path):
@@ -129,10 +132,10 @@ def problem_of_images(
 def read_record(
     folder: Path, stem: str, described: ScanInput, options: PrepareOptions
 ) -> PreparedScan | None:
-    """Return the record of a scan whose images are whole, of the same files and recipe.
+    """Return the record of a prepared scan; None if images are incomplete or outdated.
 
-    Images of a file with another path and another content, so probably of another cohort, are
-    refused.
+    Images prepared from a file with another path and another content, so probably of another
+    cohort, are refused.
     """
     record = _record_of(folder, stem)
     if record is None:
@@ -152,7 +155,7 @@ def read_record(
 
 
 def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the digest of each file of a folder, "" for an absent file."""
+    """Return file name → SHA-256 for files of a folder; "" for an absent file."""
     digests = dict.fromkeys(names, "")
     for name in digests:
         path = folder / name
@@ -162,7 +165,7 @@ def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def forget(folder: Path, stem: str) -> None:
-    """Remove all records, then all images, of a scan and its imitations."""
+    """Remove the images of a scan and of its imitated acquisitions, records first."""
     stems = stems_of(stem, MOST_IMITATIONS)
     for name in map("{}.json".format, stems):
         (folder / name).unlink(missing_ok=True)
@@ -178,7 +181,7 @@ def write_record(
     measures: ScanMeasures,
     files: Sequence[str],
 ) -> None:
-    """Write the record of images that were written: their origin, measures and digests."""
+    """Write the record of a scan's prepared images: input files, recipe, measures, digests."""
     recipe = recipe_of(options)
     record = PreparedScan(
         recipe=recipe.recipe,

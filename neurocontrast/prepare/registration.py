@@ -1,4 +1,4 @@
-"""Affine registration of a brain to the MNI152 template, and resampling to the grid."""
+"""Register a brain affinely to the MNI152 template, and resample images to a grid."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,34 +17,36 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 PITCHES_DEGREES = (0.0, -25.0, 25.0)
-"""Starts of the registration: angles by which heads are bent towards or from the chest."""
+"""Pitches in degrees at which registration starts: heads bent towards or away from the chest."""
 MASK_MARGIN_MM = 12.0
-"""Margin around the template's brain in which voxels count, so that the brain's outline does."""
+"""Margin in mm around the template's brain whose voxels are compared too, so that outlines
+count.
+"""
 N_BINS = 32
-"""Number of bins of the histograms of mutual information."""
+"""Number of histogram bins for mutual information."""
 N4_SPACING_MM = 4.0
-"""Voxel size at which N4 fits the field."""
+"""Voxel size in mm at which N4 fits the bias field."""
 COARSE_SHARE = 0.5
-"""Share of the voxels that the metric samples, for a coarse start."""
+"""Share of voxels sampled for the metric at a coarse start."""
 FINE_SHARE = 0.1
-"""Share of the voxels that the metric samples, for the final fit."""
+"""Share of voxels sampled for the metric in the final fit."""
 SEED = 1
 _LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 _CENTRE = np.array([0.0, 18.0, 10.0])
-"""Middle of the template's brain in ITK's millimetres (LPS)."""
+"""Centre of the template's brain in ITK's coordinates (LPS), in mm."""
 
 
 @dataclass(frozen=True, eq=False)
 class Registration:
-    """Affine map from the template to a scan, with the metric of their fit."""
+    """Affine map from the MNI152 template to a scan, with the similarity metric of the fit."""
 
     matrix: Affine
     """Matrix (4, 4) from RAS millimetres of MNI152 to RAS millimetres of the scan."""
     metric: float
-    """Mattes mutual information, negated: lower is better."""
+    """Negative mutual information (Mattes et al. 2003) after registration; lower is better."""
 
     def scales(self) -> list[float]:
-        """Return the sizes of the scan's brain relative to the template's: singular values."""
+        """Return the scan's brain size over the template's along three axes (singular values)."""
         scales: list[float] = np.linalg.svd(self.matrix[:3, :3], compute_uv=False).tolist()
         return scales
 
@@ -99,7 +101,7 @@ def resample_to_grid(
     grid: Affine,
     shape: Sequence[int],
 ) -> Floats:
-    """Resample an image once by linear interpolation, from its own grid to a grid of MNI152.
+    """Resample an image to a grid in MNI152 space, in one linear interpolation.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def resample_to_grid(
 
 
 def to_itk(voxels: npt.NDArray[Any], affine: Affine) -> sitk.Image:
-    """Return an image of ITK from voxels and an affine to RAS millimetres."""
+    """Convert voxels and their affine to RAS millimetres to an ITK image."""
     lps = _LPS @ affine
     sizes = np.linalg.norm(lps[:3, :3], axis=0)
     image = sitk.GetImageFromArray(np.ascontiguousarray(voxels.transpose()))
@@ -137,7 +139,7 @@ def to_itk(voxels: npt.NDArray[Any], affine: Affine) -> sitk.Image:
 
 
 def template_mask(grid: Affine, shape: Sequence[int]) -> Mask:
-    """Return the brain of the MNI152 template on a grid."""
+    """Return the MNI152 template's brain mask on a grid."""
     like = to_itk(np.zeros(tuple(shape), dtype=np.float32), grid)
     brain = sitk.Cast(_template()[1], sitk.sitkFloat32)
     mask: Mask = sitk.GetArrayFromImage(sitk.Resample(brain, like)).transpose() > 0.5
@@ -152,7 +154,7 @@ def template_ml() -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limit ITK to one thread: with several, the last bits of a sum depend on their shares."""
+    """Limit ITK to one thread, since sums in several threads differ in their last bits."""
     before = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
     try:
@@ -163,7 +165,7 @@ def _one_thread() -> Iterator[None]:
 
 @cache
 def _template() -> tuple[sitk.Image, sitk.Image]:
-    """Return nilearn's MNI152 brain at 2 mm, and its mask."""
+    """Return nilearn's MNI152 template at 2 mm, and its brain mask, as ITK images."""
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
     template = load_mni152_template(resolution=2)
@@ -174,7 +176,7 @@ def _template() -> tuple[sitk.Image, sitk.Image]:
 
 
 def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransform:
-    """Return a start: the template's centre on the brain's, bent about the left-right axis."""
+    """Return a start for the registration: centres aligned, head bent by `pitch` in degrees."""
     transform = sitk.AffineTransform(3)
     turn = np.radians(pitch)
     cos = np.cos(turn)
@@ -192,7 +194,7 @@ def _optimise(
     start: sitk.AffineTransform,
     shrinks: list[int],
 ) -> tuple[sitk.AffineTransform, float]:
-    """Return the best transform from a start, and its metric; one level of `shrinks` is coarse."""
+    """Optimise an affine transform from a start; return the transform and its metric."""
     share = FINE_SHARE
     n_iterations = 200
     if len(shrinks) == 1:

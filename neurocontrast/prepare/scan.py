@@ -1,4 +1,4 @@
-"""Preparation of one scan: from a raw head to a brain and tissue maps on a grid of MNI152."""
+"""Prepare one scan: from a raw head to a brain and tissue maps on a grid in MNI152."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -51,16 +51,16 @@ from neurocontrast.transforms.views import TwoViews
 
 _MASK_APART_MM = 0.5
 _MOST_VOXELS = 3.0
-"""Largest number of voxels that augmentations allow."""
+"""Largest distance in voxels that augmentations allow for a depth or width."""
 _UNSUITABLE: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
-"""Errors of SimpleITK, torch and SciPy for an unsuitable image; `read_scan` names damaged ones."""
+"""Errors of SimpleITK, torch and SciPy for an image that cannot be prepared."""
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class _Template:
-    """Grid of the results, with the template's brain and tissue probabilities."""
+    """Grid of the prepared images, with the template's brain mask and tissue probabilities."""
 
     affine: npt.NDArray[np.float64]
     brain: npt.NDArray[np.bool_]
@@ -76,7 +76,7 @@ def _template(spacing_mm: float) -> _Template:
 def prepare_scan(
     source: str, mask_path: str, root: str, stem: str, folder: str, options: PrepareOptions
 ) -> ScanOutcome:
-    """Prepare one scan, unless an earlier call has done so, and return its measures or problem.
+    """Prepare one scan, unless prepared before; return the scan's measures or a problem.
 
     The results are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and ``{stem}.json`` in `folder`;
     tables in the folder above it are removed before an image is replaced. Paths in the record start
@@ -100,7 +100,7 @@ def prepare_scan(
 
 
 def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
-    """Write the imitated acquisitions of a prepared brain that are not there yet."""
+    """Write imitated acquisitions of a prepared brain, unless written before."""
     if not options.imitations:
         return
     source = out / f"{stem}_brain.nii.gz"
@@ -124,7 +124,7 @@ def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
 def _tissue(
     brain: Floats, inside: npt.NDArray[np.bool_], options: PrepareOptions
 ) -> tuple[dict[str, Floats], list[float]]:
-    """Return the tissue maps and the means of the tissues; none where maps are not asked for."""
+    """Return tissue maps and the mean intensity of each tissue; none if `tissue` is off."""
     if not options.tissue:
         return {}, []
     maps = segment_tissue(brain, inside, _template(options.spacing_mm).priors)
@@ -135,7 +135,7 @@ def _tissue(
 def _prepare(
     source: str, mask_path: str, options: PrepareOptions
 ) -> tuple[dict[str, Floats], ScanMeasures]:
-    """Return the brain and the tissue maps of a head, and its measures."""
+    """Return brain and tissue maps of a head in MNI152, and measures of the preparation."""
     voxels, affine = _canonical(source)
     mask, extraction = _mask(voxels, affine, mask_path, source)
     if not mask.any():
@@ -178,9 +178,10 @@ def _to_thousandth(scale: float) -> float:
 def _native_volumes(
     maps: dict[str, Floats], registration: Registration, spacing_mm: float
 ) -> dict[str, float]:
-    """Return the native volumes of head and tissues in mL.
+    """Return the volumes of head and tissues before registration, in mL.
 
-    They are the template's head and the sums of the maps, times the change of volume.
+    The volumes are the template's head, and the sums of the tissue maps, times the change of volume
+    by the registration.
     """
     change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
     volumes = {"tiv": round(template_ml() * change, 1)}
@@ -204,7 +205,7 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
 def _mask(
     voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return the brain's mask and its origin: a file, zeros outside a brain, or an extraction."""
+    """Return the brain mask and its origin: a given file, zeros outside a brain, or deepbet."""
     if mask_path:
         mask, mask_affine = _canonical(mask_path)
         if mask.shape != voxels.shape:
@@ -228,7 +229,7 @@ def _replace(
     measures: ScanMeasures,
     options: PrepareOptions,
 ) -> None:
-    """Replace earlier images: tables and the record are removed first, the record written last."""
+    """Replace a scan's images: tables and record are removed first, the record is written last."""
     for name in TABLES:
         (out.parent / name).unlink(missing_ok=True)
     forget(out, stem)
@@ -241,7 +242,7 @@ def _replace(
 
 
 def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
-    """Write an image with a header of its own: a copied header can hold text about a patient."""
+    """Write an image with a new header: a copied header can hold text about a patient."""
     image = nib.Nifti1Image(voxels.astype(np.float32), affine)
     image.header.set_xyzt_units("mm")
     image.set_sform(affine, code=4)
@@ -252,12 +253,12 @@ def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
 
 @cache
 def _imitations(spacing_mm: float) -> TwoViews:
-    """Return the views that imitate acquisitions on a grid of that voxel size.
+    """Return random views that imitate acquisitions of a brain at other scanners.
 
-    Another registration (size and place), contrast, bias field, sharpness, noise, and another brain
-    extraction. The ranges hold what the sites of three collections differ by: the ratio of white to
-    grey matter is 1.3 to 1.5 among them, the brain's size in the template's space differs by 5 % of
-    its volume's third root, and the rim of fluid that an extraction leaves is up to 6 mm deep.
+    A view has another registration (size and position), contrast, bias field, sharpness, noise and
+    brain extraction. The ranges cover the differences between sites of three collections: the ratio
+    of white to grey matter is 1.3 to 1.5, the brain's size in the template's space differs by 5 %
+    of its volume's third root, and the rim of fluid that an extraction leaves is up to 6 mm deep.
     """
     rim = _voxels(0.5, spacing_mm)
     settings = AugmentSettings(

@@ -1,4 +1,4 @@
-"""Tissue maps of a brain in MNI space: probabilities of grey matter, white matter and fluid."""
+"""Segment a brain in MNI space: probabilities of grey matter, white matter and fluid."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,13 +14,17 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 N_ITERATIONS = 6
-"""Number of iterations; more of them rely on the intensities alone, and agree less with labels."""
+"""Number of iterations; with more, intensities outweigh the priors, and maps agree less with
+labels.
+"""
 PRIOR_FWHM_MM = 6.0
-"""Full width at half maximum by which the template's maps are smoothed, for an affine's errors."""
+"""Full width at half maximum in mm by which the template's tissue maps are smoothed, to allow for
+errors of affine registration.
+"""
 PRIOR_FLOOR = 0.2
-"""Probability of each tissue that is added to the template's maps."""
+"""Value added to the template's probability of each tissue, so that no tissue is ruled out."""
 BIAS_ORDER = 3
-"""Order of the polynomial of the bias field, in each direction."""
+"""Order of the bias field's polynomial of position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +39,7 @@ class TissueMaps:
 
 
 def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
-    """Return the MNI152 template's fluid, grey and white matter on a grid, (3, D, H, W)."""
+    """Return prior probabilities (3, D, H, W) of fluid, grey and white matter on a grid."""
     from nilearn.datasets import load_mni152_gm_template, load_mni152_wm_template
     from nilearn.image import resample_img
 
@@ -108,7 +112,7 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
 def _bias(
     values: Doubles, posterior: Doubles, means: Doubles, sds: Doubles, basis: Doubles
 ) -> Doubles:
-    """Fit the bias field to the logarithm of the image over the prediction of grey and white."""
+    """Fit the bias field: a polynomial for the logarithm of image over predicted grey and white."""
     precision = posterior[1:] * (means[1:, None] / sds[1:, None]) ** 2
     weight = precision.sum(axis=0)
     predicted = (precision * means[1:, None]).sum(axis=0) / (weight + 1e-9)

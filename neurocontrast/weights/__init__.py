@@ -1,4 +1,4 @@
-"""Weights by name: encoders with a card, and probes that predict from their features.
+"""Load pretrained weights by name: encoders with a card, and probes that predict from features.
 
 `brain-maps-lda` ships with this package, others with packages of their own (entry point group
 ``neurocontrast.weights``): `brain-maps` with ``neurocontrast-weights-brains``, and `measures` with
@@ -45,14 +45,14 @@ _ELSEWHERE = {
         "pip install ./weights/measures"
     ),
 }
-"""Name of weights that are a package of their own → how it is installed."""
+"""Name of weights that are in a package of their own → how to install the package."""
 _OF_RUNS = (*FILES, "probe.json", "evaluation.json")
-"""Files by which a folder of the user's is a run or a probe."""
+"""Files by which a folder of the user's is recognised as a run, a probe or an evaluation."""
 
 
 @dataclass(frozen=True)
 class Weights(os.PathLike[str]):
-    """Weights on the disk, which `embed`, `predict`, `pretrain` and `ScanEmbedder` take as a run.
+    """Weights on disk, which `embed`, `predict`, `pretrain` and `ScanEmbedder` take as a run.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ class Weights(os.PathLike[str]):
 
     @property
     def card(self) -> str:
-        """Data, ages, sites, intended use, limits and licence, in Markdown."""
+        """Card of the weights in Markdown: data, ages, sites, intended use, limits and licence."""
         return (self.path / CARD).read_text(encoding="utf-8")
 
     @property
     def probes(self) -> dict[str, Path]:
-        """Targets that can be predicted → folder of the probe, for `predict`."""
+        """Target that can be predicted → folder of the probe, for `predict`."""
         folders = {}
         for description in sorted(self.path.glob("*/probe.json")):
             folders[description.parent.name] = description.parent
@@ -87,9 +87,10 @@ class Weights(os.PathLike[str]):
 
     @property
     def encoder(self) -> Encoder | SeveralEncoders:
-        """The encoder, on the CPU, in evaluation mode; of members all, with features side by side.
+        """Encoder of the weights on the CPU, in evaluation mode; several encoders as one.
 
-        Members whose samples are prepared in different ways are no one network, and are refused.
+        Features of several encoders (members) are side by side. Encoders whose samples are
+        prepared in different ways cannot be one network, and are refused.
         """
         from neurocontrast.encoders import load_encoder
         from neurocontrast.encoders.members import SeveralEncoders, members_of
@@ -111,7 +112,7 @@ class Weights(os.PathLike[str]):
 
 
 def _sources() -> dict[str, list[Source]]:
-    """List the weights of this package and of installed ones, by name; a name may have two."""
+    """List name → sources of weights, in this package and installed ones; a name may have two."""
     sources = dict[str, list[Source]]()
     for card in sorted(_FOLDER.glob(f"*/{CARD}")):
         folder = card.parent
@@ -124,7 +125,7 @@ def _sources() -> dict[str, list[Source]]:
 
 
 def _problem_of(sources: list[Source]) -> str:
-    """Tell why weights of a name cannot be used, or ""."""
+    """Return why weights of a name cannot be used; "" for usable weights."""
     if len(sources) == 1:
         return sources[0].problem
     origins = sorted(map(attrgetter("origin"), sources))
@@ -135,7 +136,7 @@ def _problem_of(sources: list[Source]) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of shipped weights, and of weights in installed packages."""
+    """Return the names of all usable weights, shipped or in installed packages."""
     return _usable(_sources())
 
 
@@ -148,7 +149,7 @@ def _usable(of_names: dict[str, list[Source]]) -> list[str]:
 
 
 def problems() -> dict[str, str]:
-    """Return the names of weights that cannot be used, and why; files are not read."""
+    """Return name → reason, for weights that cannot be used; weights are not read."""
     of_names = {}
     for name, sources in _sources().items():
         problem = _problem_of(sources)
@@ -158,7 +159,7 @@ def problems() -> dict[str, str]:
 
 
 def not_installed() -> dict[str, str]:
-    """Return the names of weights of this project that are not installed, and how to get each."""
+    """Return name → how to install, for weights of this project that are not installed."""
     remedies = dict(_ELSEWHERE)
     for name in _sources():
         remedies.pop(name, None)
@@ -176,9 +177,9 @@ def load(name: str) -> Weights:
     Raises
     ------
     ConfigError
-        Where none have that name, or those of two packages.
+        If no weights have that name, or the weights of two packages have.
     CheckpointError
-        Where the package with these weights is damaged.
+        If the package with these weights is damaged.
 
     Examples
     --------
@@ -211,7 +212,7 @@ def _load(name: str, sources: dict[str, list[Source]]) -> Weights:
 
 
 def _refuse_misspelt(path: Path, sources: dict[str, list[Source]]) -> None:
-    """Refuse a path that leads nowhere and is nearly the name of weights."""
+    """Refuse a path that does not exist and is nearly the name of weights."""
     if path.exists():
         return
     hint = suggestion(path.parts[0], [*_usable(sources), *_ELSEWHERE])
@@ -222,7 +223,7 @@ def _refuse_misspelt(path: Path, sources: dict[str, list[Source]]) -> None:
 
 
 def folder_of(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the folder of weights, or of one of their probes, by name; return a path unchanged.
+    """Return the folder of weights, or of one of their probes, by name; a path is unchanged.
 
     Parameters
     ----------

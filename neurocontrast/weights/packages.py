@@ -1,7 +1,7 @@
-"""Find weights of installed packages: entry points of the group ``neurocontrast.weights``.
+"""Find weights in installed packages, by entry points of the group ``neurocontrast.weights``.
 
-The name of an entry point is that of the weights, and its value the package whose folder holds
-them. No code of the package is run.
+The name of an entry point is the name of the weights, and the entry point's value is the package
+whose folder holds the weights. No code of the package is run.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from neurocontrast.reading import DAMAGE
 GROUP = "neurocontrast.weights"
 CARD = "README.md"
 FILES = ("encoder.json", "members.json")
-"""Files of which weights have one: of a single encoder, or of several members."""
+"""Files of which a folder of weights has one: of a single encoder, or of several (members)."""
 _ENTRIES = "entry_points.txt"
 
 
 @dataclass(frozen=True)
 class Source:
-    """Origin of weights: the distribution that brings them, and their folder."""
+    """Origin of weights: the package that brings them, their folder, and any problem."""
 
     name: str
     """Name of the weights."""
     origin: str
-    """Distribution with its version, such as ``neurocontrast-weights-measures 1.0``."""
+    """Package with its version, such as ``neurocontrast-weights-measures 1.0``."""
     folder: Path | None
-    """Folder of the weights; None where the package has no folder."""
+    """Folder of the weights; None if the package has no folder."""
     problem: str = ""
-    """Why the weights cannot be used."""
+    """Reason why the weights cannot be used; "" for usable weights."""
 
 
 def sources_of_packages() -> Iterator[Source]:
-    """List the weights of all installed packages; a package that is damaged gives a problem."""
+    """Yield the weights of all installed packages; a damaged package yields a problem."""
     seen = set[str]()
     for distribution in metadata.distributions():
         if GROUP not in (distribution.read_text(_ENTRIES) or ""):
@@ -61,7 +61,7 @@ def sources_of_packages() -> Iterator[Source]:
 
 
 def _source_of(name: str, value: str, origin: str) -> Source:
-    """Find the folder of an entry point."""
+    """Find the folder of weights that an entry point names, and any problem with the folder."""
     folder = _folder_of_package(value)
     if folder is None:
         problem = f"the entry point '{name}' names '{value}', which is no package with a folder"
@@ -91,7 +91,7 @@ def _folder_of_package(value: str) -> Path | None:
 
 
 def problem_of_folder(folder: Path) -> str:
-    """Tell which file a folder of weights lacks, or ""."""
+    """Return which file a folder of weights lacks; "" for a complete folder."""
     if not (folder / CARD).is_file():
         return f"{folder} has no card, {CARD}"
     if not any(map(Path.is_file, map(folder.joinpath, FILES))):

@@ -1,4 +1,4 @@
-"""Index of a folder of scans as one table: scans are found, chosen and joined with people."""
+"""Index a folder of scans as one table: find and choose scans, and join tables of people."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def index_scans(
     tables: Sequence[Path] = (),
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder and join them with tables of people.
+    """Find the scans below a folder, and join them with tables of people.
 
     Parameters
     ----------
@@ -93,14 +93,14 @@ def index_scans(
 
 
 def _refuse_problems(problems: Problems) -> None:
-    """Refuse scans with problems, with the flag that leaves them out."""
+    """Raise an error for scans with problems, naming the flag that leaves them out."""
     if problems.found:
         problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
 
 
 def _tables_of(people: PeopleTables, scans: Sequence[FoundScan]) -> list[str]:
-    """Return the tables of people of all data sets, by their names."""
+    """Return the names of the tables of people of all data sets."""
     names = []
     for dataset in sorted({scan.dataset for scan in scans}):
         names += [table.source for table in people.general(dataset)]
@@ -108,7 +108,7 @@ def _tables_of(people: PeopleTables, scans: Sequence[FoundScan]) -> list[str]:
 
 
 def _refuse_empty(root: Path, index: Index) -> NoReturn:
-    """Refuse a folder of which no scan is left, with an example."""
+    """Raise the error for a folder of which no scan is left, with an example of the reasons."""
     example, reason = index.left_out[0]
     raise DataError(
         f"{root}: no scan is left; {len(index.left_out)} were left out, such as {example}: "
@@ -117,7 +117,7 @@ def _refuse_empty(root: Path, index: Index) -> NoReturn:
 
 
 def _check_site_from(site_from: str) -> None:
-    """Refuse an unknown origin of sites."""
+    """Refuse an unknown value of ``site_from``, which says where sites are read from."""
     if site_from not in get_args(SiteFrom):
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
@@ -137,7 +137,7 @@ def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None
 
 
 def _table_of(rows: Sequence[dict[str, str]], keep: Sequence[str]) -> pd.DataFrame:
-    """Return rows as a table; runs of one session become sessions, as a cohort needs."""
+    """Make a table of rows; several runs of one session become sessions, as a cohort needs."""
     columns = list(dict.fromkeys([*COLUMNS, *keep]))
     # As objects: a path that no text can hold is a problem, which names the path.
     table = pd.DataFrame(rows, columns=columns, dtype=object).fillna("")
@@ -160,7 +160,7 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
 def _add_left_out(
     scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
 ) -> None:
-    """List each scan or person that problems leave out once, with all reasons, and count them."""
+    """List scans or people left out by problems, each once with all reasons, and count them."""
     people = {True: set[str](), False: set[str]()}
     sessions = {True: set[str](), False: set[str]()}
     for scan, is_kept in zip(scans, kept, strict=True):

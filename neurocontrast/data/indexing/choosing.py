@@ -1,4 +1,4 @@
-"""Choice among the scans of a folder: one layout, one stream, and one image a session."""
+"""Choose among the scans of a folder: one layout, one longitudinal stream, one image a session."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _DICOM = " Make a BIDS tree of DICOM files first, with heudiconv or dcm2bids."
 
 
 def read_rules(choose: Sequence[str]) -> dict[str, str]:
-    """Return the rules of a choice, such as ``run=first``, by their keys."""
+    """Parse the values of ``--choose``, such as ``run=first``, to key → value."""
     rules: dict[str, str] = {}
     for rule in choose:
         key, equals, value = composed(rule).partition("=")
@@ -47,10 +47,11 @@ def find_scans(
     keep: list[str],
     settings: IndexSettings,
 ) -> tuple[Index, list[FoundScan]]:
-    """Return an index without a table, and the scans of the only layout, stream and folder.
+    """Find the scans of one layout in a folder, and the regional measures below.
 
-    `tables` are tables of measures, or the folder that holds them. Rules that choose between such
-    tables are removed from `rules`, and columns that are measures from `keep`.
+    The index has no table of scans yet. `tables` are tables of measures, or the folder that holds
+    them. Rules that choose between tables of measures are removed from `rules`, and columns that
+    are measures from `keep`.
     """
     images: dict[str, list[FoundScan]] = {}
     if settings.layout != MEASURES:
@@ -75,7 +76,7 @@ def find_scans(
 
 
 def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
-    """Return the images of each layout that has any, of all layouts or of one."""
+    """Return layout → images, for the named layout, or for all layouts that have images."""
     names = [*LAYOUTS, MEASURES]
     if layout not in ("auto", *names):
         hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
@@ -93,7 +94,7 @@ def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
 def _only_layout(
     tree: Tree, layout: str, images: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
 ) -> tuple[str, list[FoundScan], list[str]]:
-    """Return the only layout with its scans, and notes: of images, or else of measures.
+    """Return the one layout to use, its scans, and notes on layouts that are left out.
 
     Raw images of a BIDS tree come before images of its derivatives, and images of one other layout
     before FreeSurfer's; notes say so.
@@ -133,7 +134,7 @@ def _no_scan(tree: Tree, layout: str) -> DataError:
 
 
 def _preferred(layouts: Sequence[str]) -> str:
-    """Return BIDS, or the only layout, FreeSurfer apart where there is another; "" for several."""
+    """Return the layout preferred among several, BIDS first, FreeSurfer last; "" if undecided."""
     if "bids" in layouts:
         return "bids"
     if len(layouts) == 1:
@@ -145,7 +146,7 @@ def _preferred(layouts: Sequence[str]) -> str:
 
 
 def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
-    """Return a note on derived images among raw images, unless they are of another layout."""
+    """Return a note on derived images in BIDS' raw folders that no layout has taken."""
     paths = set(derived_among_raw(tree))
     for scans in images.values():
         for scan in scans:
@@ -159,7 +160,7 @@ def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list
 
 
 def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list[FoundScan]:
-    """Return scans without links to the image of another scan, whose target is taken."""
+    """Leave out scans that are links to the image of another scan, which is taken anyway."""
     links = links_to_others(tree.root, filter(None, map(attrgetter("path"), scans)))
     for path in sorted(links):
         index.left_out.append((path, "a link to the image of another scan that is found"))
@@ -171,7 +172,7 @@ def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list
 
 
 def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
-    """Return FreeSurfer's scans of one longitudinal stream; leave out others with a note."""
+    """Return FreeSurfer's scans of one longitudinal stream; list others as left out."""
     chosen, others, note = scans_of_stream(scans, stream)
     for scan in others:
         stream_of_scan = scan.entities.get("stream", "cross")
@@ -182,7 +183,7 @@ def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[Fo
 
 
 def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
-    """Return scans named after their folder, or the scans of one folder, as `dataset` says."""
+    """Return the scans of all data sets (folders), or of one, as the user's rule `dataset` says."""
     chosen = scans_of_homes(scans, dataset)
     reason = f"not in the folder of --choose dataset={dataset}"
     paths = dict.fromkeys(map(attrgetter("path"), scans), reason)
@@ -201,7 +202,7 @@ def _measures_below(
     needed: bool,
     skip: bool,
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
-    """Return the measures in tables of a folder, or why they cannot be used if not `needed`.
+    """Read the regional measures below a folder; if unreadable but not `needed`, say why.
 
     Rules that choose between tables are removed from `rules`, and columns that are measures from
     `keep`. Scans that cannot be read are in `unread` of the table, if it is `needed` or by `skip`.
@@ -229,7 +230,7 @@ def _measures_below(
 
 
 def add_unread(root: Path, index: Index, problems: Problems) -> None:
-    """Add problems for scans with unreadable measures; beside images, list and note them."""
+    """Add problems for scans with unreadable measures; if there are images, only note them."""
     if index.measures is None or not index.measures.unread:
         return
     names = []
@@ -248,7 +249,7 @@ def add_unread(root: Path, index: Index, problems: Problems) -> None:
 
 
 def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
-    """Return the people of tables of measures as scans without image, unread ones last."""
+    """Return the people of tables of measures as scans without image, unreadable ones last."""
     scans = []
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):
@@ -264,7 +265,7 @@ def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
 def _scan_of_measures(
     measures: MeasuresTable, person: str, session: str, facts: dict[str, str]
 ) -> FoundScan:
-    """Return a scan without image, with its head size, and with a subject that tables state."""
+    """Return a person as a scan without image, with head size and subject if stated."""
     all_facts = {**facts, **measures.facts_of(person, session)}
     label = person.removeprefix("sub-")
     return FoundScan(label, "", session, space="", stage="", facts=all_facts)
@@ -273,7 +274,7 @@ def _scan_of_measures(
 def choose_scans(
     scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
 ) -> list[FoundScan]:
-    """Return one image a session, or every run; rules leave out others, or they are a problem.
+    """Choose one image a session, or every run, by the user's rules; an open choice is a problem.
 
     Without a rule for the space, an image in MNI space is taken and the native one of the session
     left out.
@@ -304,7 +305,7 @@ def choose_scans(
 
 
 def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
-    """List native images beside images in MNI space as left out, with a note."""
+    """List native images as left out if their session has an image in MNI space, with a note."""
     for scan in scans:
         index.left_out.append((scan.path, "native; the session has an image in MNI space"))
     index.notes.append(
@@ -316,7 +317,7 @@ def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
 def _with_entities(
     scans: Sequence[FoundScan], entities: Mapping[str, str], index: Index
 ) -> list[FoundScan]:
-    """Return the scans whose names have all entities, and list other scans as left out.
+    """Return the scans whose names have all given entities; list the others as left out.
 
     A missing entity is ``none``.
     """
@@ -344,13 +345,13 @@ def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
 
 
 def _run_of(scan: FoundScan) -> tuple[float, str]:
-    """Return the run of a scan as a number and as written, by which runs are ordered."""
+    """Return a scan's run as a number and as written, to sort runs."""
     run = scan.entities.get("run", "")
     return number_of(run) or 0.0, run
 
 
 def _ambiguous(candidates: Sequence[FoundScan]) -> str:
-    """Return the problem of a session with several images, with the flags that decide."""
+    """Return the message for a session with several images, with the flags that decide."""
     names = [scan.path.rpartition("/")[2] for scan in candidates]
     entities = pd.DataFrame([dict(scan.entities) for scan in candidates]).fillna("none")
     flags = []

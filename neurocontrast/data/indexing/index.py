@@ -1,4 +1,4 @@
-"""Index: the table of a folder's scans, how they were chosen, and the settings of the choice."""
+"""Define the index of a folder's scans: the table, the record of the choice, and the settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,20 +36,20 @@ COLUMNS = (
     "euler",
     "qc_rating",
 )
-"""Columns of the table, in order; further columns that were asked for follow.
+"""Columns of the index, in order; columns that the user asks to keep follow.
 
 ``iqr`` is CAT12's grade of the image, ``euler`` the Euler number of FreeSurfer's surfaces, and
 ``qc_rating`` a rating by eye.
 """
 MEASURES = "measures"
-"""Name of the layout of a folder that holds tables of regional measures, and no images."""
+"""Name of the layout of a folder with tables of regional measures, and no images."""
 N_NAMED = 4
-"""Number of scans that a note names."""
+"""Largest number of scans that a note names."""
 
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """Settings of an index, as `neurocontrast.index` describes them."""
+    """Settings for indexing a folder; `neurocontrast.index` describes each."""
 
     layout: str = "auto"
     phenotypes: Sequence[Path] = ()
@@ -62,30 +62,30 @@ class IndexSettings:
 
 @dataclass
 class Index:
-    """Table of the scans of a folder, and how they were chosen."""
+    """Table of a folder's scans, and the record of how the scans were found and chosen."""
 
     table: pd.DataFrame
-    """One row a scan, all cells text, with the columns `COLUMNS`."""
+    """One row a scan with the columns `COLUMNS`; all cells are text."""
     layout: str
     """Name of the layout of the scans."""
     n_found: int
-    """Number of scans before the choice."""
+    """Number of scans found, before any was left out."""
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    """Paths or people that are left out, with the reasons."""
+    """Path or person that is left out, and the reason."""
     notes: list[str] = field(default_factory=list)
-    """Choices that were made without being asked for."""
+    """Notes on choices that were made without the user asking."""
     tables: list[str] = field(default_factory=list)
-    """Tables of people that were joined."""
+    """Names of the tables of people that were joined."""
     cells_not_read: list[str] = field(default_factory=list)
-    """Problems with cells of tables; by ``--skip`` the scan is kept, and the cell is missing."""
+    """Problems with cells of tables; with ``--skip`` the scan is kept, and the cell is missing."""
     path: Path = Path()
-    """File of the table, once it is written."""
+    """Path of the written table."""
     record_path: Path = Path()
-    """File of the record beside the table."""
+    """Path of the record ``index.json``, next to the table."""
     measures_path: Path | None = None
-    """File of the table of regional measures, if there are any."""
+    """Path of the written table of regional measures; None without measures."""
     measures: MeasuresTable | None = None
-    """Regional measures of these scans and others, if the folder has tables of measures."""
+    """Regional measures of the table's scans and of others; None without tables of measures."""
 
     def __str__(self) -> str:
         n_people = self.table["subject_id"].nunique()

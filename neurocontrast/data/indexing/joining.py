@@ -1,4 +1,4 @@
-"""Scans joined with tables of people: rows of the index, and doubts about the join."""
+"""Join scans with tables of people: make rows of the index, and note scans and people without."""
 
 import re
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ from neurocontrast.reading import read_json
 def check_files(
     scans: Sequence[FoundScan], tree: Tree, problems: Problems, progress: Progress
 ) -> None:
-    """Add a problem for each image that no table can hold, that is empty, or of another space."""
+    """Add a problem for each image that is empty, oddly named, or in another template space."""
     if not any(scan.path for scan in scans):
         return
     with progress.task("Looking at images", total=len(scans), unit="scan") as task:
@@ -52,7 +52,7 @@ def check_files(
 
 
 def scanner_settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:
-    """Return the settings in a scan's JSON files, the most specific file last and strongest."""
+    """Return scanner settings from a scan's JSON files; a more specific file replaces values."""
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
         try:
@@ -74,7 +74,7 @@ def row_of(
     layout: str,
     site_from: SiteFrom,
 ) -> dict[str, str]:
-    """Return the row of a scan in the index, by column.
+    """Return the row of a scan in the index: column → cell.
 
     Parameters
     ----------
@@ -122,12 +122,12 @@ def row_of(
 
 
 def _joined(*words: str | None) -> str:
-    """Join words that are not empty by spaces."""
+    """Join words by spaces, leaving out empty ones."""
     return " ".join(filter(None, words))
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return the first folder of a scan's path; refuse a folder of one person."""
+    """Return the first folder of a scan's path as its site; refuse a folder of one person."""
     if not scan.path:
         raise ConfigError(
             "site_from: 'folder' is of images, and tables of measures have none; give a column."
@@ -148,7 +148,7 @@ def compare_with_tables(
     index: Index,
     problems: Problems,
 ) -> None:
-    """Add problems for scans without a row, and for sessions that differ only in zeros.
+    """Compare scans with tables of people: add problems for scans without a row.
 
     Notes name the tables that know a person in other sessions alone, and people without a scan;
     `with_scan` are the people with one.
@@ -179,7 +179,7 @@ def compare_with_tables(
 
 
 def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str, str]:
-    """Return people of tables who have no scan, each with the name of the table."""
+    """Return person → table, for people in tables who have no scan."""
     tables = people.people()
     return {person: tables[person] for person in sorted(tables.keys() - with_scan)}
 
@@ -187,7 +187,7 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add problems for scans without a row, and for sessions that differ from a row's in zeros."""
+    """Add a problem for scans without a row, or with a session that differs only in zeros."""
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:
             there_is = "there are measures"
@@ -206,7 +206,7 @@ def _check_rows(
 def _note_other_sessions(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, index: Index
 ) -> None:
-    """Note tables that know people of scans in other sessions alone."""
+    """Note tables whose rows of a scan's person are only for other sessions."""
     names: dict[str, list[str]] = defaultdict(list)
     for scan, of_scan in zip(scans, facts, strict=True):
         for table in people.general(scan.dataset):
@@ -223,7 +223,7 @@ def _note_other_sessions(
 
 
 def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
-    """Note people who have a scan without session, perhaps an average, beside scans of sessions."""
+    """Note people with a scan without session, perhaps an average, among scans of sessions."""
     sessions: dict[str, set[str]] = defaultdict(set)
     for scan in scans:
         sessions[scan.person].add(scan.session)
@@ -239,5 +239,5 @@ def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
 
 
 def _without_zeros(label: str) -> str:
-    """Return a label without the zeros that begin its numbers."""
+    """Return a label without leading zeros in its numbers, to compare M48 with M048."""
     return re.sub(r"(?<![0-9])0+(?=[0-9])", "", label)

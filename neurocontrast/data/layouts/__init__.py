@@ -1,4 +1,4 @@
-"""Layouts of scans on a disk, a function each: BIDS, programs that preprocess, public sets."""
+"""Find scans by layout of folders, one function each: BIDS, preprocessing programs, public data."""
 
 import itertools
 import re
@@ -17,7 +17,7 @@ __all__ = ["LAYOUTS", "derived_among_raw"]
 _BIDS = r"(?:(?!derivatives/|sourcedata/|code/|phenotype/)([^/]+)/)?sub-[^/]+(?:/ses-[^/]+)?/anat"
 _RAW_T1W = r"sub-.+_T1w(?i:\.nii(?:\.gz)?)"
 _DERIVED = {"desc", "space"}
-"""Entities by which BIDS marks an image that a program made of a raw one."""
+"""Entities by which BIDS marks an image that a program derived from a raw image."""
 _PREPROCESSED = "_desc-preproc_T1w.nii"
 _OF_FMRIPREP = {
     "mask_path": "desc-brain_mask",
@@ -25,13 +25,13 @@ _OF_FMRIPREP = {
     "wm": "label-WM_probseg",
     "csf": "label-CSF_probseg",
 }
-"""Ends of the names of fMRIPrep's further images of a scan."""
+"""Role of fMRIPrep's further images of a scan → end of the file name."""
 _CAPS = r"(?:.*/)?sub-[^/]+/ses-[^/]+"
 _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 
 def bids(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the raw T1-weighted images of a BIDS data set, or of several side by side."""
+    """Yield the raw T1-weighted images of a BIDS data set, or of several next to each other."""
     described = {}
     for folder, names in tree.folders.items():
         described[folder] = [name for name in names if name.endswith("T1w.json")]
@@ -62,12 +62,12 @@ def _sidecars_of(path: str, dataset: str, described: Mapping[str, Sequence[str]]
 
 
 def _n_words(name: str) -> int:
-    """Count the words of a file name but the first."""
+    """Count the words of a file name after the first, such as entities of BIDS."""
     return name.count("_")
 
 
 def derived_among_raw(tree: Tree) -> list[str]:
-    """Return images in BIDS' folders of raw images whose names say that they are not raw."""
+    """Return images in BIDS' folders of raw images that are named as derived (desc-, space-)."""
     paths = []
     for path, _, _ in tree.matching(_BIDS, _RAW_T1W):
         _, _, entities = identity_of(path.rpartition("/")[2])
@@ -77,9 +77,9 @@ def derived_among_raw(tree: Tree) -> list[str]:
 
 
 def fmriprep(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the whole heads of fMRIPrep or sMRIPrep, with their brain mask and tissue maps.
+    """Yield the whole heads of fMRIPrep or sMRIPrep, with brain masks and tissue maps.
 
-    Heads are ``…_desc-preproc_T1w.nii.gz``, in the native space or in that of a template.
+    Heads are ``…_desc-preproc_T1w.nii.gz``, in native space or in the space of a template.
     """
     for path, _, _ in tree.matching(
         r"(?:.*/)?sub-[^/]+(?:/ses-[^/]+)?/anat", rf"sub-.+{_PREPROCESSED}(?:\.gz)?"
@@ -106,7 +106,7 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
 
 
 def caps(tree: Tree) -> Iterator[FoundScan]:
-    """Yield Clinica's affinely registered images (``t1_linear``), or its modulated grey matter."""
+    """Yield Clinica's registered images (``t1_linear``), or modulated grey matter if none."""
     registered = list(tree.matching(rf"{_CAPS}/t1_linear", r"sub-.+_space-.+_T1w\.nii(?:\.gz)?"))
     for path, _, _ in registered:
         subject, session, entities = identity_of(path.rpartition("/")[2])
@@ -140,9 +140,9 @@ def _tissues_of_caps(tree: Tree) -> Iterator[FoundScan]:
 
 
 _OF_CAT12 = {"gm": "mwp1", "wm": "mwp2", "csf": "mwp3"}
-"""Beginnings of the names of CAT12's tissue maps."""
+"""Tissue → beginning of the name of CAT12's tissue map."""
 _IN_REPORT = {"tiv": r"<vol_TIV>\s*\[?([0-9]+\.?[0-9]*)", "iqr": r"<IQR>\s*\[?([0-9]+\.?[0-9]*)"}
-"""Head size in mL and grade of the image in CAT12's report."""
+"""Patterns of the head size in mL and the grade of image quality (IQR) in CAT12's XML report."""
 _OF_FREESURFER = {"brainmask.mgz": "stripped", "norm.mgz": "stripped", "T1.mgz": "preprocessed"}
 _TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9]+\.?[0-9]*),\s*mm\^3")
 _HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]{1,9}),\s*unitless")
@@ -183,7 +183,7 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _facts_of_cat12(tree: Tree, folder: str, stem: str) -> dict[str, str]:
-    """Return head size in mL and grade of an image, from the report of CAT12."""
+    """Read head size in mL and grade of image quality from CAT12's report on a scan."""
     name = f"cat_{stem}.xml"
     reports = joined_path(folder.rpartition("/")[0], "report")
     report = _text(tree, joined_path(reports, name), joined_path(folder, name))
@@ -196,7 +196,7 @@ def _facts_of_cat12(tree: Tree, folder: str, stem: str) -> dict[str, str]:
 
 
 def freesurfer(tree: Tree) -> Iterator[FoundScan]:
-    """Yield an image of each subject of a SUBJECTS_DIR: the stripped brain, or the whole head.
+    """Yield an image of each subject in a SUBJECTS_DIR: the stripped brain, or the whole head.
 
     ``fsaverage`` is left out. The entity ``stream`` tells templates of a person's scans (a folder
     with ``base-tps``) and longitudinal copies (``X.long.Y``) from scans as they were taken.
@@ -222,7 +222,7 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _facts_of_freesurfer(text: str) -> dict[str, str]:
-    """Return head size in mL and Euler number, from ``aseg.stats``."""
+    """Read head size in mL, and mean Euler number of the surfaces, from text of ``aseg.stats``."""
     facts = {}
     volume = _TIV.search(text)
     if volume:
@@ -235,7 +235,7 @@ def _facts_of_freesurfer(text: str) -> dict[str, str]:
 
 
 def _text(tree: Tree, *paths: str) -> str:
-    """Return the text of the first file that exists, or ""."""
+    """Return the text of the first file that exists; "" if none does."""
     path = tree.first(*paths)
     if not path:
         return ""
@@ -251,7 +251,7 @@ _HOSPITALS = {
 
 
 def ixi(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, with the named site."""
+    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, with the site named."""
     for path, _, named in tree.matching(
         _ANYWHERE, r"(IXI[0-9]{3})-([A-Za-z]+)-[0-9]+-T1\.nii(?:\.gz)?"
     ):
@@ -261,7 +261,7 @@ def ixi(tree: Tree) -> Iterator[FoundScan]:
 def brainprep(tree: Tree) -> Iterator[FoundScan]:
     """Yield brainprep's quasi-raw images ``…_desc-6apply_T1w.nii.gz``.
 
-    They are stripped, corrected for bias, and affinely registered to MNI152.
+    Quasi-raw images are stripped, corrected for bias, and affinely registered to MNI152.
     """
     for path, _, named in tree.matching(_ANYWHERE, r"(.+)_desc-6apply_T1w\.nii(?:\.gz)?"):
         subject, session, entities = identity_of(named[1])
@@ -269,9 +269,9 @@ def brainprep(tree: Tree) -> Iterator[FoundScan]:
 
 
 def openbhb(tree: Tree) -> Iterator[FoundScan]:
-    """Yield OpenBHB's arrays of grey matter (1.5 mm) and its quasi-raw arrays (1 mm).
+    """Yield OpenBHB's arrays of grey matter (1.5 mm) and of affinely registered brains (1 mm).
 
-    They are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve
+    Arrays are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve
     digits.
     """
     name = r"sub-([0-9]+)_preproc-(cat12vbm|quasiraw)(?:_desc-gm)?_T1w\.npy"
@@ -301,4 +301,4 @@ LAYOUTS: dict[str, Callable[[Tree], Iterable[FoundScan]]] = {
     "brainprep": brainprep,
     "ixi": ixi,
 }
-"""Layouts by name: functions that yield the scans of a tree of files."""
+"""Name of a layout → function that yields the scans in a tree of files."""

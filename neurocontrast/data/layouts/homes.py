@@ -1,4 +1,4 @@
-"""Folders of subjects: whether subjects of one name in several folders are one person."""
+"""Decide whether subjects of one name in several folders are one person."""
 
 import os
 from collections import defaultdict
@@ -12,13 +12,13 @@ from neurocontrast.exceptions import ConfigError, suggestion
 
 _BELOW_SUBJECTS = ("mri", "anat", "label", "report", "stats", "surf")
 _N_SHOWN = 3
-"""Number of names that a message shows."""
+"""Largest number of names that a message shows."""
 Kind = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Member:
-    """Subject of a scan or of a row, with the folder above the folders of subjects."""
+    """Subject of a scan or a row of measures, with the folder that holds the subject's folder."""
 
     subject: str
     home: str
@@ -28,14 +28,14 @@ class Member:
 
 @dataclass(frozen=True)
 class HomeChoice:
-    """Positions of the chosen members, and the data set in front of each name."""
+    """Positions of the chosen subjects, and the data set to put in front of each name."""
 
     rows: list[int]
     datasets: list[str]
 
 
 def home_of(path: str, subject: str) -> str:
-    """Return the folder above a subject's folder: ``siteA`` of ``siteA/sub-01/anat/T1w.nii``."""
+    """Return the folder that holds a subject's folder: ``a`` for ``a/sub-01/anat/T1w.nii``."""
     folders = path.split("/")[:-1]
     for depth, folder in enumerate(folders):
         if folder == subject or identity_of(scan_of_stream(folder))[0] == subject:
@@ -65,7 +65,7 @@ def names_of_homes(homes: Collection[str]) -> dict[str, str]:
 
 
 def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
-    """Choose among subjects of one name in several folders.
+    """Choose among subjects of one name in several folders, by a rule of the user.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
 
 
 def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
-    """Refuse subjects of one name in several folders, with the flags that decide."""
+    """Refuse subjects of one name in several folders; the message has the flags that decide."""
     homes: dict[tuple[str, Kind], set[str]] = defaultdict(set)
     doubled: dict[str, list[str]] = {}
     for member in members:
@@ -119,7 +119,7 @@ def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
 
 
 def scans_of_homes(scans: Iterable[FoundScan], dataset: str) -> list[FoundScan]:
-    """Return scans named after their folder where `dataset` says so; refuse doubtful names."""
+    """Choose scans by data set (folder), and name people after folders if `dataset` is "all"."""
     listed = list(scans)
     members = []
     for scan in listed:

@@ -1,4 +1,4 @@
-"""Longitudinal streams of FreeSurfer and CAT12: scans, templates and longitudinal copies."""
+"""Choose among longitudinal results of FreeSurfer or CAT12: scans, templates, registered copies."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,10 @@ STREAMS = {
     "long": "longitudinal copies",
     "base": "templates of several scans of a person",
 }
-"""Value of ``--choose stream=``, and its meaning in notes."""
+"""Value of ``--choose stream=`` → meaning in words, for notes."""
 MARK = ".long."
 _TIME_POINTS = "base-tps"
-"""File in the folder of a template, with the names of the scans that it is the average of."""
+"""File in a FreeSurfer template's folder that lists the scans which the template averages."""
 _ENDING_OF_TEMPLATES = ".base"
 _AVERAGE_OF_CAT12 = "avg_"
 _REALIGNED_BY_CAT12 = "rsub-"
@@ -23,7 +23,7 @@ _REALIGNED_BY_CAT12 = "rsub-"
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Chosen stream, positions of its subjects, and a note on the other streams."""
+    """Chosen longitudinal stream, positions of its subjects, and a note on the streams left out."""
 
     stream: str
     rows: list[int]
@@ -31,10 +31,10 @@ class StreamChoice:
 
 
 def stream_of(name: str, *, is_template: bool = False) -> str:
-    """Return the stream of a subject by name; a template is of the stream ``base``.
+    """Return the longitudinal stream of a subject's folder: ``cross``, ``long`` or ``base``.
 
-    ``A.long.B`` is a longitudinal copy. CAT12 puts ``avg_`` before the names of averages, and
-    ``r`` before those of realigned scans.
+    A template (`is_template`) is of the stream ``base``. ``A.long.B`` is a longitudinal copy. CAT12
+    puts ``avg_`` before the names of averages, and ``r`` before the names of realigned scans.
     """
     if MARK in name or name.startswith(_REALIGNED_BY_CAT12):
         return "long"
@@ -44,7 +44,7 @@ def stream_of(name: str, *, is_template: bool = False) -> str:
 
 
 def streams_of(subjects: Sequence[str]) -> list[str]:
-    """Return the stream of each row of a table; B is a template if ``A.long.B`` is in the table."""
+    """Return each row's longitudinal stream; B is a template if the table has ``A.long.B``."""
     averages = set()
     for name in subjects:
         averages.add(name.partition(MARK)[2])
@@ -53,7 +53,7 @@ def streams_of(subjects: Sequence[str]) -> list[str]:
 
 
 def scan_of_stream(name: str) -> str:
-    """Return the name of the scan of a longitudinal copy or an average."""
+    """Return the name of the scan behind a longitudinal copy, or behind an average of scans."""
     name = name.partition(MARK)[0].removeprefix(_AVERAGE_OF_CAT12)
     if name.startswith(_REALIGNED_BY_CAT12):
         return name[1:]
@@ -74,7 +74,7 @@ def templates_below(tree: Tree) -> set[str]:
 
 
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
-    """Choose one stream: the one that is asked for, or scans as they were taken, or copies."""
+    """Choose a longitudinal stream: the named one, else scans as taken, else registered copies."""
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
     rows: dict[str, list[int]] = defaultdict(list)
@@ -105,7 +105,7 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
 def scans_of_stream(
     scans: Iterable[FoundScan], stream: str
 ) -> tuple[list[FoundScan], list[FoundScan], str]:
-    """Return the scans of one stream, scans of other streams, and a note on the latter."""
+    """Divide scans into the chosen longitudinal stream and all others; note the others."""
     listed = list(scans)
     names = []
     streams = []

@@ -1,4 +1,4 @@
-"""Trees of files that layouts read: paths, entities in names of BIDS, and scans."""
+"""List the files of a folder, and read subject, session and entities from names of BIDS."""
 
 import os
 import re
@@ -15,13 +15,15 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 
 @dataclass(frozen=True)
 class Tree:
-    """Folder with the names of all files below."""
+    """Folder with the names of all files below, at any depth."""
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)
-    """Sorted file names by folder; folders are relative to the root with "/", the root is ""."""
+    """Folder → sorted names of its files; folders are relative to the root with "/", the root
+    is "".
+    """
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Paths that are no files, such as pipes and devices, with the reason of each."""
+    """Paths that are no files, such as pipes and devices, each with the reason."""
 
     def matching(
         self, folder: str, name: str
@@ -52,12 +54,12 @@ class Tree:
         return name in self.folders.get(folder, ())
 
     def first(self, *paths: str) -> str:
-        """Return the first of some paths that is a file of the tree, or ""."""
+        """Return the first of some paths that is a file of the tree; "" if none is."""
         return next(filter(self.has, paths), "")
 
 
 def joined_path(folder: str, name: str) -> str:
-    """Return the path of a file of a folder of the tree."""
+    """Join a folder of the tree, "" for the root, and a file name to a path."""
     if not folder:
         return name
     return f"{folder}/{name}"
@@ -114,7 +116,7 @@ def _problem_of_entry(entry: os.DirEntry[str]) -> str:
 
 
 def links_to_others(root: Path, paths: Iterable[str]) -> set[str]:
-    """Return the paths, relative to a root, that are links to other paths of the list."""
+    """Return the paths that are links to other paths of the list; all are relative to the root."""
     real_root = os.path.realpath(root)
     targets: dict[str, str] = {}
     files = set()
@@ -128,7 +130,7 @@ def links_to_others(root: Path, paths: Iterable[str]) -> set[str]:
 
 
 def problem_of_path(path: str) -> str:
-    """Return why a table of text cannot hold a path, or ""."""
+    """Return why a table of text cannot hold a path, such as a tab in the name; "" if one can."""
     if not path.isprintable():
         for character in path:
             if character in _IN_TABLES:
@@ -145,7 +147,7 @@ def problem_of_path(path: str) -> str:
 
 
 def problem_of_names(path: str) -> str:
-    """Return why a BIDS file and its folders are not of one person and session, or ""."""
+    """Return why a BIDS file's name and folders are of two people or sessions; "" if of one."""
     *folders, name = path.split("/")
     if not name.startswith("sub-"):
         return ""
@@ -166,7 +168,7 @@ def problem_of_names(path: str) -> str:
 
 
 def problem_of_file(path: Path) -> str:
-    """Return why a file holds no image: empty, or content on another disk; "" for no reason."""
+    """Return why a file holds no image: empty, or content absent from this disk; "" if fine."""
     problem = problem_of_content(path)
     if problem:
         return problem
@@ -180,7 +182,7 @@ _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")
 
 @dataclass(frozen=True)
 class FoundScan:
-    """Scan that a layout has found; all paths are relative to the root."""
+    """Scan that a layout function has found; all paths are relative to the root folder."""
 
     subject: str
     """Label of the subject, without ``sub-``."""
@@ -188,23 +190,25 @@ class FoundScan:
     session: str = ""
     """Label of the session, without ``ses-``."""
     dataset: str = ""
-    """Folder of the data set, where the root holds several."""
+    """Folder of the scan's data set, if the root folder holds several data sets; "" if one."""
     entities: Mapping[str, str] = field(default_factory=dict)
-    """Entities that tell images of a subject and session apart, such as ``{"run": "1"}``."""
+    """Entities that tell images of one session apart, such as ``{"run": "1"}``."""
     maps: Mapping[str, str] = field(default_factory=dict)
-    """Brain mask (``mask_path``) and tissue maps (``gm``, ``wm``, ``csf``)."""
+    """Paths of the brain mask (``mask_path``) and tissue maps (``gm``, ``wm``, ``csf``)."""
     space: str = "native"
-    """Template that the image is aligned to, or ``native``."""
+    """Template space that the image is aligned to, or ``native``."""
     stage: str = "raw"
-    """Stage of preprocessing: ``raw``, ``preprocessed``, ``stripped`` or ``tissue``."""
+    """Stage of preprocessing: ``raw``, ``preprocessed`` (whole head), ``stripped`` or
+    ``tissue`` (map).
+    """
     sidecars: tuple[str, ...] = ()
-    """JSON files with the scanner's settings, the most general first."""
+    """JSON files with the scanner's settings for the image, the most general first."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts in other files of the layout, such as ``tiv`` (mL), ``iqr`` and ``site``."""
+    """Values read from other files of the layout, such as ``tiv`` (mL), ``iqr`` and ``site``."""
 
     @property
     def person(self) -> str:
-        """Label of the subject, with the data set in front where the root holds several."""
+        """Label of the subject, after the data set's name if the root folder holds several."""
         name = self.subject
         if self.dataset:
             name = f"{self.dataset}_{self.subject}"
@@ -212,7 +216,7 @@ class FoundScan:
 
     @property
     def name(self) -> str:
-        """Subject and session as messages call them."""
+        """Subject and session as messages name the scan: ``sub-01 ses-2``."""
         name = f"sub-{self.person}"
         if self.session:
             name += f" ses-{self.session}"
@@ -220,7 +224,7 @@ class FoundScan:
 
 
 def identity_of(name: str) -> tuple[str, str, dict[str, str]]:
-    """Return the subject, the session and the other entities of a file name of BIDS.
+    """Return subject, session and other entities from a BIDS file name.
 
     ``sub-01_ses-2_run-1_T1w.nii.gz`` is of subject ``01`` in session ``2``, with ``{"run": "1"}``.
     A name without ``sub-`` is the subject.

@@ -1,4 +1,4 @@
-"""Regional measures of brains, by FreeSurfer, FastSurfer, CAT12 and others, as one table."""
+"""Read regional measures of FreeSurfer, FastSurfer, CAT12 and other programs as one table."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Tables of regions and XML files of scans as CAT12 writes them; mL become mm³."""
+"""Read regional measures of CAT12: tables, and an XML file for each scan; mL become mm³."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -31,19 +31,19 @@ _TABLES = (
     re.compile(rf"(?:.*_)?ROIs?_(.+?)_({_MEASURES_OF_CAT12})\.csv"),
     re.compile(rf"(?:.+_)?({_ATLASES_OF_CAT12})_({_MEASURES_OF_CAT12})\.csv"),
 )
-"""Patterns of the names of CAT12's tables, with atlas and measure; the first that fits counts."""
+"""Patterns of names of CAT12's tables, with atlas and measure; the first that fits counts."""
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
-"""Columns of brainprep's tables of CAT12."""
+"""Pattern of columns in brainprep's tables of CAT12 results."""
 _OF_ONE = re.compile(r"sub-[A-Za-z0-9]+(?:_ses-[A-Za-z0-9]+)?(?=_)")
-"""Beginning of the name of a table of one scan."""
+"""Pattern of the beginning of a file name for a table of one scan."""
 _N_BRAINPREP_COLUMNS = 5
-"""Number of such columns, at least, in a table of brainprep."""
+"""Smallest number of columns with brainprep's names in a table of brainprep."""
 CAT12 = "CAT12"
-"""Software of CAT12's tables, whose volumes are in mL."""
+"""Name of the software for CAT12's tables, whose volumes are in mL."""
 
 
 def atlas_of_cat12(path: Path, head: str) -> str | None:
-    """Return the atlas of a table of CAT12; "" for XML of several atlases, None for other files."""
+    """Return the atlas of a CAT12 table; "" for XML with several atlases, None for other files."""
     if _XML.fullmatch(path.name):
         return ""
     names = _atlas_and_measure(path)
@@ -56,7 +56,7 @@ def atlas_of_cat12(path: Path, head: str) -> str | None:
 
 
 def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
-    """Return atlas and measure by the name of a table of CAT12; None for other names."""
+    """Return atlas and measure in the name of a CAT12 table; None for other names."""
     for pattern in _TABLES:
         if named := pattern.fullmatch(path.name):
             return named[1], named[2].removeprefix("mean_")
@@ -64,7 +64,7 @@ def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
 
 
 def scan_of_cat12(path: Path) -> str:
-    """Return the scan in the name of an XML file or of a BIDS table; "" for other names."""
+    """Return the scan in the name of an XML file or of a one-scan table; "" for other names."""
     xml = _XML.fullmatch(path.name)
     if xml is not None:
         return xml[1]
@@ -75,7 +75,7 @@ def scan_of_cat12(path: Path) -> str:
 
 
 def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
-    """Read tables of CAT12 and brainprep, and ``label/catROI_*.xml`` as a sheet for each atlas.
+    """Read tables of CAT12 and brainprep, and ``label/catROI_*.xml`` as a `Sheet` an atlas.
 
     Volumes of sheets are in mL, and their `scale` takes them to mm³.
     """
@@ -94,7 +94,7 @@ def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
 
 
 def _root_of_xml(path: Path) -> ElementTree.Element:
-    """Read an XML file; refuse one with declarations, whose entities can unfold to any size."""
+    """Read an XML file; refuse declarations, whose entities could unfold to any size."""
     text = read_text(path)
     try:
         if "<!" in text:
@@ -105,7 +105,7 @@ def _root_of_xml(path: Path) -> ElementTree.Element:
 
 
 def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
-    """Yield a row of regions for each atlas and measure of an XML file."""
+    """Yield a row of regional measures for each atlas and measure in a scan's XML file."""
     root = _root_of_xml(path)
     seen: set[tuple[str, str]] = set()
     for atlas in root:

@@ -1,4 +1,4 @@
-"""Choice between the atlases and the measures of a folder of tables."""
+"""Choose among the atlases and kinds of measure in a folder of tables."""
 
 import re
 from collections.abc import Sequence
@@ -19,15 +19,17 @@ _SEGMENTATIONS = (
     *("aseg", "aseg.presurf", "aseg.withCC", "aseg.VINN", "aseg+DKT", "aseg+DKT.VINN"),
     *("wmparc", "wmparc.DKTatlas.mapped"),
 )
-"""Atlases in order of preference, surface-corrected ones first; one of each list is taken."""
+"""Atlases of segmented structures in order of preference, surface-corrected ones first. The first
+present atlas is taken.
+"""
 _OF_WHITE_MATTER = "wmparc"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Options that choose among the files of a folder of measures, and among their rows.
+    """Options that choose among the tables of measures in a folder, and among their rows.
 
-    They are described in `read_tables`.
+    `read_tables` describes each option.
     """
 
     atlas: str = ""
@@ -37,7 +39,7 @@ class Choice:
 
 
 def choose_atlases(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
-    """Return one parcellation and one segmentation; `atlas` may name either, or both."""
+    """Choose one parcellation and one segmentation among `atlases`; `atlas` may name either."""
     segmentations = sorted(atlases.intersection(_SEGMENTATIONS), key=_SEGMENTATIONS.index)
     usual = sorted(atlases.intersection(_PARCELLATIONS), key=_PARCELLATIONS.index)
     parcellations = usual + sorted(atlases.difference(_SEGMENTATIONS, usual))
@@ -68,7 +70,7 @@ def choose_atlases(atlases: set[str], atlas: str, notes: list[str], path: Path) 
 def _note_segmentations(
     chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
 ) -> None:
-    """Note files of segmented structures that are not read; ``wmparc`` has other structures."""
+    """Note segmentations that are not read, but for ``wmparc``, which has other structures."""
     alternatives = [name for name in left if not name.startswith(_OF_WHITE_MATTER)]
     if alternatives:
         notes.append(
@@ -80,7 +82,7 @@ def _note_segmentations(
 def choose_measure(
     sheets: Sequence[Sheet], measure: str, notes: list[str], path: Path
 ) -> list[Sheet]:
-    """Return the sheets of one measure of the cortex, and all sheets of other structures."""
+    """Return tables of one measure of the cortex, and all tables of other structures."""
     measures = sorted({sheet.measure for sheet in sheets if _is_cortical(sheet)})
     if measure == "all" or not measures:
         return list(sheets)
@@ -99,5 +101,5 @@ def choose_measure(
 
 
 def _is_cortical(sheet: Sheet) -> bool:
-    """Tell whether a sheet is of one measure of the cortex."""
+    """Tell whether a table holds one measure of the cortex, such as thickness."""
     return sheet.atlas.startswith("aparc") and bool(sheet.measure)

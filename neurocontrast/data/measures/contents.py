@@ -1,4 +1,4 @@
-"""Digests of a scan's regional measures, by which a person is recognised under any name."""
+"""Compute digests of a person's regional measures, to recognise the person under any name."""
 
 from collections.abc import Iterator
 
@@ -9,30 +9,30 @@ import pandas as pd
 from neurocontrast.files import digest_of
 
 N_DIGITS = 4
-"""Significant digits that are compared: FreeSurfer writes a thickness with four."""
+"""Significant digits of exact digests: FreeSurfer writes a thickness with four."""
 N_COARSE_DIGITS = 3
-"""Significant digits of further digests, for tables that were rounded to two decimals."""
+"""Significant digits of coarse digests (three), for tables that were rounded to two decimals."""
 _N_EXACT = 9
-"""Significant digits that agree between units; conversions change later ones."""
+"""Significant digits that survive a conversion of units; later digits may differ."""
 _N_DIGESTS = 8
-"""Number of exact digests of a row, at most."""
+"""Largest number of exact (four-digit) digests of a row of measures."""
 _N_OF_DIGEST = 8
-"""Number of measures of an exact digest, at least, if the row has as many."""
+"""Smallest number of measures in an exact (four-digit) digest, if the row has as many."""
 _N_COARSE_GROUPS = 6
-"""Number of coarse digests of a row, at most."""
+"""Largest number of coarse (three-digit) digests of a row of measures."""
 _N_OF_COARSE_DIGEST = 11
-"""Number of measures of a coarse digest, at least."""
+"""Smallest number of measures in a coarse (three-digit) digest."""
 _N_LEAST = 4
-"""Number of measures other than 0 without which a row has no digest."""
+"""Smallest number of measures other than 0 with which a row of measures has a digest."""
 _N_CHARACTERS = 16
-"""Length of a digest."""
+"""Length of a digest in hexadecimal digits."""
 
 
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
-    """Return the digests of each row of measures; "" for too few measures to tell people apart.
+    """Return digests of each row of measures, separated by spaces; "" for too few measures.
 
-    Digests of a row are separated by spaces. Every digest is of some of the columns: a person is
-    recognised by any of them where single values were rounded to fewer digits, or are missing.
+    Every digest is of some of the columns: any one digest recognises a person, even if single
+    values of other columns were rounded to fewer digits, or are missing.
     Digests of three digits are of neighbours in the alphabet, mostly of one kind: thicknesses
     recognise a person whose volumes are missing or whole numbers.
 
@@ -65,7 +65,7 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
 
 
 def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
-    """Yield the columns of each digest, with the number of digits that are compared."""
+    """Yield the columns that each digest covers, with the number of significant digits."""
     n_digests = int(np.clip(len(names) // _N_OF_DIGEST, 1, _N_DIGESTS))
     for first in range(n_digests):
         yield names[first::n_digests], N_DIGITS
@@ -76,7 +76,7 @@ def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
 
 
 def _as_numpy_rounds(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to three digits as numpy and pandas do, halves after a multiplication to even.
+    """Round numbers to three digits as numpy and pandas do: scale first, then halves to even.
 
     C, Python's formats and R round a half by its binary digits.
     """
@@ -85,14 +85,14 @@ def _as_numpy_rounds(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to three digits as spreadsheets do, halves away from zero."""
+    """Round numbers to three digits as spreadsheets do: halves away from zero."""
     scale = _scale_of(values, N_COARSE_DIGITS)
     size = np.floor(rounded(np.abs(values) * scale) + 0.5)
     return np.copysign(size, values) / scale
 
 
 def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.float64]:
-    """Return the power of ten that makes whole numbers of a number's first digits."""
+    """Return the power of ten by which a number's first `n_digits` digits become a whole number."""
     size = np.abs(values)
     size[(values == 0) | np.isnan(values)] = 1.0
     scale: npt.NDArray[np.float64] = 10.0 ** (n_digits - 1 - np.floor(np.log10(size)))

@@ -1,4 +1,4 @@
-"""Standardisation of regional measures, fitted on the people of training and kept with a run."""
+"""Standardise regional measures, with medians, means and deviations fitted on training people."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _SMALLEST = 1.0
-"""Volume in mm³ whose logarithm is taken for smaller volumes; 0 has no logarithm."""
+"""Smallest volume in mm³ whose logarithm is taken; smaller volumes count as this one."""
 _STEADY = 1e-9
-"""Standard deviation up to which a measure is the same for everybody."""
+"""Standard deviation up to which a measure counts as the same for everybody."""
 _N_NAMED = 5
-"""Number of absent measures that a message names."""
+"""Largest number of absent measures that a message names."""
 _FEW = 0.2
-"""Share of absent measures above which a table is of another atlas."""
+"""Share of absent measures above which a table seems to be of another atlas."""
 _MOST_ADVISED = 0.1
-"""Largest `max_missing` that a message advises."""
+"""Largest value of ``data.max_missing`` that a message advises."""
 
 
 class MeasuresContract(MeasureSettings):
-    """Standardisation of an encoder's measures: settings, and numbers of the people of training.
+    """Standardisation of regional measures, fitted on training people and stored in a run.
 
     Medians, means and deviations are of measures after logarithm and correction for head size.
     """
@@ -43,23 +43,23 @@ class MeasuresContract(MeasureSettings):
     columns: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of the measures, in the order of the encoder's input."""
     is_volume: tuple[bool, ...]
-    """Whether each measure is a volume, which `log_volumes` and `head_size` concern."""
+    """Whether each measure is a volume, for which `log_volumes` and `head_size` are used."""
     medians: tuple[FiniteFloat, ...]
-    """Median of each measure, which replaces a missing value."""
+    """Median of each measure over training people, which replaces a missing value."""
     means: tuple[FiniteFloat, ...]
-    """Mean of each measure."""
+    """Mean of each measure over training people."""
     sds: tuple[Positive, ...]
-    """Standard deviation of each measure."""
+    """Standard deviation of each measure over training people."""
     slopes: tuple[FiniteFloat, ...]
-    """Slope of each measure on head size."""
+    """Slope of each measure on head size; 0 for a measure that is not corrected."""
     head: FiniteFloat
-    """Median head size, a logarithm where volumes are logarithms; 0 where it is not needed."""
+    """Median head size, as a logarithm if volumes are logarithms; 0 if no measure is corrected."""
     atlas: str = ""
-    """Atlas of the tables of training, as in `MeasuresTable`."""
+    """Atlas of the training tables, as in `MeasuresTable`."""
     software: str = ""
-    """Software of the tables of training, as in `MeasuresTable`."""
+    """Software of the training tables, as in `MeasuresTable`."""
     left_out: tuple[str, ...] = ()
-    """Measures of the tables of training that are missing or equal for all people."""
+    """Measures of the training tables that were missing or equal for all people."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
@@ -70,7 +70,7 @@ class MeasuresContract(MeasureSettings):
 
     @classmethod
     def fit(cls, table: MeasuresTable, values: pd.DataFrame, settings: MeasureSettings) -> Self:
-        """Return the contract fitted on people of training.
+        """Fit the standardisation on training people.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class MeasuresContract(MeasureSettings):
         columns: Sequence[str],
         settings: MeasureSettings,
     ) -> Self:
-        """Return a contract of some of the columns, with numbers that change nothing."""
+        """Return a standardisation of some columns that changes nothing, before the fit."""
         zeros = (0.0,) * len(columns)
         ones = (1.0,) * len(columns)
         return cls(
@@ -194,7 +194,7 @@ class MeasuresContract(MeasureSettings):
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
     def deviations(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Return deviations from the medians of training in standard deviations; NaN if missing.
+        """Return deviations from the training median, in standard deviations; NaN if missing.
 
         Measures are taken after logarithm and head size; deviations are not cut off at `clip`.
         """
@@ -204,7 +204,7 @@ class MeasuresContract(MeasureSettings):
         return pd.DataFrame(deviations, index=values.index, columns=list(self.columns))
 
     def lacking(self, values: pd.DataFrame) -> dict[int, str]:
-        """Return the reasons by row of people who lack more than `max_missing` of the measures."""
+        """Return row → reason, for people who lack more measures than `max_missing` allows."""
         return self._reasons(self._raw(values))
 
     def check_columns(
@@ -238,7 +238,7 @@ class MeasuresContract(MeasureSettings):
             self._refuse(lacking, "empty for everybody", source)
 
     def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
-        """Refuse a table that lacks columns, with advice where few are lacking."""
+        """Raise the error for a table that lacks columns, with advice if few are lacking."""
         more = ""
         if len(columns) > _N_NAMED:
             more = f" and {len(columns) - _N_NAMED} more"
@@ -263,11 +263,11 @@ class MeasuresContract(MeasureSettings):
         return dict(zip(self.columns, medians.tolist(), strict=True))
 
     def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        """Return the measures of the contract as an array of shape (people, measures)."""
+        """Return the measures that the encoder reads, as an array (people, measures)."""
         return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:
-        """Return the reasons by row of people who lack too many measures."""
+        """Return row → reason, for people who lack too many measures."""
         missing = np.isnan(raw)
         reasons = {}
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
@@ -283,7 +283,7 @@ class MeasuresContract(MeasureSettings):
         return reasons
 
     def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return measures with logarithms of volumes, where `log_volumes` asks for them."""
+        """Return measures, with logarithms of volumes if `log_volumes` is set."""
         raw = raw.copy()
         if self.log_volumes:
             volumes = np.flatnonzero(self.is_volume)
@@ -291,7 +291,7 @@ class MeasuresContract(MeasureSettings):
         return raw
 
     def _head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return head size minus its median; 0 where head size is unknown or not used."""
+        """Return head size minus its median; 0 if head size is unknown or not corrected for."""
         if self.head_size == "keep":
             return np.zeros(len(raw))
         head = raw[:, self.columns.index(HEAD_SIZE)]
@@ -302,7 +302,7 @@ class MeasuresContract(MeasureSettings):
         return raw - self._head(raw)[:, None] * np.array(self.slopes)
 
     def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the slope of each measure on head size; 0 for head size itself."""
+        """Fit the slope of each volume on head size; 0 for other measures and head size itself."""
         slopes = np.zeros(raw.shape[1])
         head = self._head(raw)
         for column, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
@@ -317,12 +317,12 @@ class MeasuresContract(MeasureSettings):
         return slopes
 
     def as_json(self) -> dict[str, object]:
-        """Return the section ``preprocessing`` of ``encoder.json``."""
+        """Return the standardisation as section ``preprocessing`` of ``encoder.json``."""
         return {"kind": "measures", "transform_version": _VERSION, **self.model_dump()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, object]) -> Self:
-        """Return the contract in an ``encoder.json``; refuse damaged content as a `DataError`."""
+        """Return the standardisation in an ``encoder.json``; damage is a `DataError`."""
         version = content.get("transform_version")
         if version != _VERSION:
             raise DataError(
@@ -342,14 +342,14 @@ class MeasuresContract(MeasureSettings):
 
 
 def _reason_of(error: ErrorDetails) -> str:
-    """Return the reason of an error of validation, for a message."""
+    """Return why a stored standardisation is wrong, for a message."""
     if error["loc"]:
         return f"{error['loc'][0]} missing or damaged"
     return error["msg"]
 
 
 def ways_out(share: float) -> str:
-    """Name the options that leave out, or fill, people who lack a share of the measures."""
+    """Return advice for people who lack measures: options to leave out, or fill with medians."""
     return (
         "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
         f"{_up(min(share, _MOST_ADVISED))} allows more, with medians of the people learned "
@@ -358,7 +358,7 @@ def ways_out(share: float) -> str:
 
 
 def ways_out_of_frames(share: float) -> str:
-    """Name the ways out for rows of a DataFrame that lack a share of the measures."""
+    """Return advice for rows of a DataFrame that lack a share of the measures."""
     return (
         "Leave these rows out, or allow more with ScanEmbedder(..., max_missing="
         f"{_up(min(share, _MOST_ADVISED))}): medians of the people learned from then take the "

@@ -1,4 +1,4 @@
-"""Robust deviations of measures from a site, from everybody, or from the people of a run."""
+"""Find people with outlying measures, compared with their site, everybody, or a run's people."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.inspecting import InspectedMeasures, count_versions
 
 N_DEVIATIONS = 5.0
-"""Robust deviations (1.4826 median absolute deviations) beyond which a measure is an outlier."""
+"""Robust standard deviations (1.4826 median absolute deviations) beyond which a measure is an
+outlier.
+"""
 SHARE_OUTSIDE = 0.015
-"""Share of a person's measures, at least one, that must be outliers for a flag."""
+"""Share of a person's measures that must be outliers for a flag, but at least one measure."""
 N_SITE = 10
-"""Number of people, at least, of a site whose people are compared with one another."""
+"""Smallest number of people of a site who are compared with one another."""
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SMALLEST = 1.0
-"""Size in mm³ or mm² whose logarithm is taken for smaller sizes; 0 has no logarithm."""
+"""Smallest size in mm³ or mm² whose logarithm is taken; smaller sizes count as this one."""
 _CONSISTENT = 1.4826
-"""Standard deviation of normal values, in median absolute deviations."""
+"""Standard deviation of normally distributed values, in median absolute deviations."""
 _N_WORST = 3
-"""Number of a person's outliers that a table names."""
+"""Largest number of a person's outliers that a table names."""
 
 
 @dataclass(frozen=True, eq=False)
 class Deviations:
-    """Deviations of people and of sites, a column for each measure.
+    """Deviations of people and of sites from usual values, one column for each measure.
 
     Parameters
     ----------
@@ -54,11 +56,11 @@ class Deviations:
 
     @property
     def is_outside(self) -> pd.DataFrame:
-        """Whether a measure of a person is an outlier."""
+        """Whether each measure of each person is an outlier."""
         return self.of_people.abs() > N_DEVIATIONS
 
     def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
-        """Return the usual range of each measure in its unit, as columns ``low`` and ``high``."""
+        """Return columns ``low`` and ``high``: each measure's usual range in its own unit."""
         ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
         ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
         logs = ends.index[self.is_log.to_numpy(dtype=bool)]
@@ -67,7 +69,7 @@ class Deviations:
 
 
 def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
-    """Return the site of each row for a page: ``n/a`` for unknown ones, ``all`` without sites."""
+    """Return each row's site for a report: ``n/a`` if unknown, ``all`` in a table without sites."""
     if "site" not in inspected.people.table:
         return pd.Series("all", index=inspected.values.index)
     return inspected.sites.where(inspected.sites != "", "n/a")
@@ -101,7 +103,7 @@ def deviations_among(inspected: InspectedMeasures) -> Deviations:
 
 
 def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract) -> Deviations:
-    """Compare people and sites with the people of a run's training."""
+    """Compare people and sites with the people that a run was trained on."""
     of_people = contract.deviations(inspected.values)
     names = list(contract.columns)
     by_site = of_people.groupby(sites_of_rows(inspected)).median()
@@ -117,13 +119,13 @@ def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract
 
 
 def _spread(values: pd.DataFrame) -> pd.Series:
-    """Return robust standard deviations of columns; NaN where most values are the same."""
+    """Return the robust standard deviation of each column; NaN if most values are the same."""
     away = (values - values.median()).abs().median()
     return _CONSISTENT * away.where(away > 0)
 
 
 def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each person, flagged people first: counts of odd values, and reasons."""
+    """Return a row for each person, flagged people first: counts of outliers, and reasons."""
     n_outside = deviations.is_outside.sum(axis=1).to_numpy()
     people = inspected.people.table[["participant_id", "session"]].copy()
     people.insert(2, "name", inspected.names)
@@ -150,12 +152,12 @@ def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.
 
 
 def least_outside(n_measures: int) -> int:
-    """Return the number of outliers among a person's measures that makes a flag."""
+    """Return the number of outliers among a person's measures from which a person is flagged."""
     return max(1, math.ceil(SHARE_OUTSIDE * n_measures))
 
 
 def _worst_of(deviations: pd.DataFrame) -> list[str]:
-    """Return the largest outliers of each row, with their deviations."""
+    """Return, for each row, the names of its largest outliers with their deviations."""
     worst = []
     columns = deviations.columns.astype(str)
     values = deviations.to_numpy()
@@ -170,7 +172,7 @@ def _worst_of(deviations: pd.DataFrame) -> list[str]:
 
 
 def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
-    """Return the problems of each row."""
+    """Return the problems of each row, as texts."""
     reasons = list[list[str]]()
     for _ in inspected.names:
         reasons.append([])
@@ -182,7 +184,7 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each measure, most outliers first: counts, and the furthest site."""
+    """Return a row for each measure, most outliers first: counts, and the site furthest off."""
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
     table = pd.DataFrame(index=names)
@@ -249,7 +251,7 @@ def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def _programs(versions: pd.Series) -> str:
-    """Return the programs of people, with numbers of people where there are several."""
+    """Return the programs of people in words, with numbers of people if there are several."""
     stated = versions.replace("", "not known")
     if stated.nunique() == 1:
         return str(stated.iloc[0])

@@ -1,4 +1,4 @@
-"""Warnings about usable measures: versions of programs, ages, constants, missing values."""
+"""Warn about usable measures: mixed program versions, odd ages, constant or missing measures."""
 
 from collections.abc import Sequence
 
@@ -9,23 +9,25 @@ from neurocontrast.data.measures.inspecting import InspectedMeasures, count_vers
 from neurocontrast.data.problems import first_names
 
 _N_OF_SITE = 5
-"""Number of people of a site, at least, whose equal values are warned about."""
+"""Smallest number of people of a site whose equal values are warned about."""
 _N_SHOWN = 10
-"""Number of measures or sites that warnings name."""
+"""Largest number of measures or sites that warnings name."""
 _YOUNGEST = 4.0
 _OLDEST = 100.0
-"""Ages in years that FreeSurfer is made for, from and to."""
+"""Highest age in years that FreeSurfer is made for; `_YOUNGEST` is the lowest."""
 _ZEROS = " are 0, of "
-"""Words of a note on zeros, which `_about_missing` counts by measure."""
+"""Words by which notes on zeros are recognised; `_about_missing` counts zeros by measure
+instead.
+"""
 
 
 def warnings_about(inspected: InspectedMeasures) -> list[str]:
-    """Return all warnings about people, programs and single measures."""
+    """Return all warnings about people, program versions, and missing measures."""
     return [*warnings_about_people(inspected), *_about_missing(inspected)]
 
 
 def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
-    """Return the warnings about people and programs, for pages with tables of measures."""
+    """Return warnings about people and program versions, without the ones on missing measures."""
     notes = filter(lambda note: _ZEROS not in note, inspected.table.notes)
     return [
         *notes,
@@ -36,7 +38,7 @@ def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_missing(inspected: InspectedMeasures) -> list[str]:
-    """Return a warning on each incomplete measure, the most incomplete first."""
+    """Return a warning for each measure that some people lack, the most incomplete first."""
     measured = inspected.is_measured
     missing = inspected.values[measured].isna()
     zeros = inspected.zeros[measured]
@@ -62,7 +64,7 @@ def _about_missing(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_constants(inspected: InspectedMeasures) -> list[str]:
-    """Return warnings on measures that are equal for everybody, or for everybody of a site."""
+    """Warn of measures that are equal for everybody, or for everybody of a site."""
     warnings = []
     if inspected.constants:
         warnings.append(
@@ -82,7 +84,7 @@ def _about_constants(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_versions(inspected: InspectedMeasures) -> list[str]:
-    """Return a warning on each site whose people are of several programs or versions."""
+    """Warn of sites whose people were processed by several programs or versions."""
     programs = pd.DataFrame({"site": inspected.sites, "version": inspected.versions})
     programs = programs[programs["version"] != ""]
     mixed = []
@@ -100,7 +102,7 @@ def _about_versions(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_ages(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return warnings on ages that are missing, or out of the range of FreeSurfer."""
+    """Warn if ages are missing, or outside the range that FreeSurfer is made for."""
     if "age" not in table:
         return ["there is no column 'age': what is learned of ages needs it"]
     ages = table["age"].to_numpy(dtype=float)

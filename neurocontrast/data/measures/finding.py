@@ -1,4 +1,4 @@
-"""Tables of measures in a folder, and the choice between its atlases and measures."""
+"""Find tables of measures in a folder, and read the chosen atlases and measures."""
 
 import os
 import re
@@ -28,22 +28,22 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.reading import problem_of_content
 
 _BY_SUBJECT = "freesurfer-stats"
-"""Format with a folder for each subject."""
+"""Name of the format of FreeSurfer's statistics, which has a folder for each subject."""
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
 _BINARY = (".xlsx", ".xls", ".parquet")
 _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
-"""Number of bytes from which the format of a file is told."""
+"""Number of bytes at a file's beginning that tell the format of the file."""
 _OF_RUNS = re.compile(r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv")
-"""Names of BIDS tables without measures, of which there are many."""
+"""Pattern of BIDS tables without regional measures, which are not opened, since there are many."""
 _N_REGIONS = 5
-"""Number of columns, at least, that are regional measures in a table of measures."""
+"""Smallest number of columns with names of regional measures in a table of measures."""
 
 
 def files_of_measures(
     tree: Tree, stream: str = "", notes: list[str] | None = None
 ) -> dict[tuple[str, str], list[Path]]:
-    """Return the files of a folder that hold measures, by format and atlas.
+    """Return the files of a folder that hold regional measures, by format and atlas.
 
     A link to another such file is left out, and so are streams of FreeSurfer other than `stream`;
     `notes` gets a line on each, and one on tables whose content is not on this disk.
@@ -72,7 +72,7 @@ def files_of_measures(
 
 
 def _candidates_in(tree: Tree) -> Iterator[Path]:
-    """Yield the files of a folder that may hold measures, by their names."""
+    """Yield the files of a folder that may hold measures, judged by their names."""
     for folder, names in sorted(tree.folders.items()):
         for name in names:
             if name.lower().endswith(_ENDINGS) and not _OF_RUNS.fullmatch(name):
@@ -80,7 +80,7 @@ def _candidates_in(tree: Tree) -> Iterator[Path]:
 
 
 def _format_of(path: Path) -> tuple[str, str] | None:
-    """Return format and atlas of a file, or None for a file without measures."""
+    """Return format and atlas of a file; None for a file without regional measures."""
     head = _head(path)
     for name, reader in FORMATS.items():
         atlas = reader.atlas_of(path, head)
@@ -94,7 +94,7 @@ def _format_of(path: Path) -> tuple[str, str] | None:
 def _keep_stream(
     files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Reduce the statistics of subjects to one stream of FreeSurfer, and note the others."""
+    """Keep files of one FreeSurfer stream (single scans or longitudinal), and note the others."""
     subjects = sorted(_subjects_of(files))
     bases = templates_below(tree)
     streams = []
@@ -111,7 +111,7 @@ def _keep_stream(
 
 
 def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
-    """Return the folders of the subjects that have statistics of FreeSurfer."""
+    """Return the folders of subjects with statistics of FreeSurfer."""
     folders: set[Path] = set()
     for (name, _), paths in files.items():
         if name == _BY_SUBJECT:
@@ -121,7 +121,7 @@ def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
 
 
 def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
-    """Return files without links to another listed file, whose target is read."""
+    """Leave out files that are links to another listed file, which is read anyway."""
     relative = {path.relative_to(root).as_posix(): path for path in paths}
     left = sorted(links_to_others(root, relative))
     if not left:
@@ -134,7 +134,7 @@ def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[
 
 
 def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Return the sheets of a file, or chosen sheets of a folder; `notes` names the others."""
+    """Read the tables of a file, or chosen tables of a folder; `notes` names the others."""
     if not path.is_dir():
         if choice.atlas or choice.measure not in ("thickness", "all"):
             notes.append(
@@ -159,7 +159,7 @@ def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
 def _sheets_of_atlases(
     files: Mapping[tuple[str, str], Sequence[Path]], choice: Choice, notes: list[str], path: Path
 ) -> list[Sheet]:
-    """Return the sheets of the chosen atlases; files that name none are read to see theirs."""
+    """Read tables of the chosen atlases; files whose names tell no atlas are read to find out."""
     unnamed: list[Sheet] = []
     atlases = set()
     for (name, atlas), paths in files.items():
@@ -177,7 +177,7 @@ def _sheets_of_atlases(
 
 
 def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
-    """Return the sheets of one file in the first format that claims the file."""
+    """Read the tables of one file, in the first format that accepts the file."""
     head = _head(path)
     for reader in FORMATS.values():
         if reader.atlas_of(path, head) is not None:
@@ -189,7 +189,7 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
 
 
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
-    """Return the rows of one longitudinal stream, and note others, where a table has several."""
+    """Keep the rows of one longitudinal stream, and note others, if a table has several."""
     names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
     streams = streams_of(names)
     if set(streams) <= {"cross"}:
@@ -201,7 +201,7 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Return sheets with one row a person; `choose_homes` tells people of one name apart."""
+    """Choose rows of people whose name is in several folders, by the user's rule `dataset`."""
     members: list[Member] = []
     whole = []
     positions: list[tuple[int, int]] = []
@@ -236,7 +236,7 @@ def _note_people_left_out(
     notes: list[str],
     path: Path,
 ) -> None:
-    """Note the subjects with statistics of none of the atlases that are taken."""
+    """Note the subjects whose statistics are of none of the chosen atlases."""
     subjects = _subjects_of(files)
     chosen = dict(filter(lambda item: item[0][1] in taken, files.items()))
     lacking = sorted(folder.name for folder in subjects - _subjects_of(chosen))
@@ -248,7 +248,7 @@ def _note_people_left_out(
 
 
 def holds_measures(path: Path) -> bool:
-    """Tell whether a path is a folder, or a table that holds measures."""
+    """Tell whether a path is a folder, or a table with regional measures."""
     if path.suffix.lower() in _BINARY and path.is_file():
         return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
@@ -268,18 +268,18 @@ def _head(path: Path) -> str:
 
 
 def _has_regions(head: str) -> bool:
-    """Tell whether the header of a table names regional measures."""
+    """Tell whether the header line of a table names regional measures."""
     columns = head.partition("\n")[0].replace(",", "\t").replace(";", "\t").split("\t")
     return names_measures(column.strip(' "\r') for column in columns)
 
 
 def are_measures(scans: str | os.PathLike[str] | pd.DataFrame) -> bool:
-    """Tell whether scans are a table, or a folder, of measures."""
+    """Tell whether `scans` is a table or folder of regional measures, rather than of images."""
     if isinstance(scans, pd.DataFrame):
         return names_measures(scans.columns)
     return holds_measures(Path(scans))
 
 
 def names_measures(columns: Iterable[object]) -> bool:
-    """Tell whether enough columns of a table are regional measures."""
+    """Tell whether enough columns of a table have names of regional measures."""
     return sum(region_of(str(column)) is not None for column in columns) >= _N_REGIONS

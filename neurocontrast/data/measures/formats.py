@@ -1,4 +1,4 @@
-"""Tables of measures as FreeSurfer, FastSurfer, CAT12, OpenBHB and others write them."""
+"""Register the formats of tables of measures: FreeSurfer, FastSurfer, CAT12, OpenBHB and others."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,29 +21,29 @@ _OF_TABLES = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def _atlas_of_table(path: Path, _head: str) -> str | None:
-    """Return "" for a file of a table, which names no atlas; None for other files."""
+    """Return "" for the file of a table, whose name tells no atlas; None for other files."""
     if path.suffix.lower() in _OF_TABLES:
         return ""
     return None
 
 
 def _read_freesurfer_tables(paths: Sequence[Path]) -> list[Sheet]:
-    """Read tables of FreeSurfer, a sheet each."""
+    """Read tables of FreeSurfer, as one `Sheet` for each file."""
     return list(map(read_freesurfer_table, paths))
 
 
 def _read_identified_tables(paths: Sequence[Path]) -> list[Sheet]:
-    """Read tables with a column of identifiers, a sheet each."""
+    """Read tables with a column of identifiers, as one `Sheet` for each file."""
     return list(map(by_identifier, paths))
 
 
 def _no_scan(_path: Path) -> str:
-    """Return "" in place of a scan: a table is of many scans."""
+    """Return "" in place of a scan's identifier, since a table is of many scans."""
     return ""
 
 
 class Format(NamedTuple):
-    """Format in which a program writes measures, registered by its name in `FORMATS`.
+    """Format in which a program writes regional measures; `FORMATS` has all of them by name.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Format(NamedTuple):
 
 
 def read_sheets(reader: Format, files: Sequence[Path]) -> list[Sheet]:
-    """Read files of one format; each damaged file becomes a sheet with the reason and no cells."""
+    """Read files of one format; a damaged file becomes a `Sheet` without cells, with the reason."""
     damage = {}
     for file in files:
         if problem := problem_of_content(file):
@@ -87,7 +87,7 @@ def read_sheets(reader: Format, files: Sequence[Path]) -> list[Sheet]:
 
 
 def _damage_of(reader: Format, files: Sequence[Path]) -> dict[Path, str]:
-    """Return the files that cannot be read even alone, with the reason of each."""
+    """Return damaged file → reason, for files that cannot be read even alone."""
     damage = {}
     for file in files:
         try:
@@ -106,4 +106,6 @@ FORMATS: dict[str, Format] = {
     # Columns that have FreeSurfer's names or ENIGMA's.
     "table": Format(_atlas_of_table, _read_identified_tables),
 }
-"""Formats by name; the first format whose `atlas_of` claims a file reads the file."""
+"""Name → format of tables of measures; the first format whose `atlas_of` accepts a file reads the
+file.
+"""

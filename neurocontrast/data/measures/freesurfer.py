@@ -1,4 +1,4 @@
-"""Statistics and tables of regional measures as FreeSurfer and FastSurfer write them."""
+"""Read statistics and tables of regional measures that FreeSurfer and FastSurfer write."""
 
 import re
 from collections import defaultdict
@@ -26,7 +26,7 @@ _COLUMNS = {
     "Volume_mm3": "volume",
 }
 _CORTICAL = {"mm": "thickness", "mm^2": "area"}
-"""Measure of the whole cortex by its unit."""
+"""Unit → measure of the whole cortex, in lines ``# Measure Cortex``."""
 _PROGRAMS = (
     ("FastSurfer ", re.compile(r"^# FastSurfer_version (\d+\.\d+(?:\.\d+)?)", re.MULTILINE)),
     ("FreeSurfer ", re.compile(r"^# cvs_version (\d+\.\d+(?:\.\d+)?)", re.MULTILINE)),
@@ -36,14 +36,14 @@ _PROGRAMS = (
     ),
 )
 _RELEASES = {"1.75": "FreeSurfer 5", "1.121": "FreeSurfer 6"}
-"""Releases of FreeSurfer by the revision of a program that some files state in place of them."""
+"""Revision of FreeSurfer's mri_segstats → release, for files that state only the revision."""
 _OF_CORTEX = "thickness|thicknessstd|area|volume|meancurv|gauscurv|foldind|curvind"
 _FIRST = re.compile(rf"\s*\"?(?:(lh|rh)\.([\w.+-]+)\.({_OF_CORTEX})|Measure:(\w+))\"?([\t,;]| +)")
-"""First cell of the header, as ``lh.aparc.thickness`` or ``Measure:volume``, and delimiter."""
+"""Pattern of the first cell of a table, as ``lh.aparc.thickness`` or ``Measure:volume``."""
 
 
 def atlas_of_stats(path: Path, _head: str) -> str | None:
-    """Return the atlas in the name of a file, such as ``aseg.VINN``; None for other files.
+    """Return the atlas in the name of a statistics file, as ``aseg.VINN``; None for others.
 
     Statistics of FreeSurfer's average brain are of no person, and count as other files.
     """
@@ -55,12 +55,15 @@ def atlas_of_stats(path: Path, _head: str) -> str | None:
 
 
 def scan_of_stats(path: Path) -> str:
-    """Return the name of the subject's folder, in which ``stats`` lies."""
+    """Return the name of the subject's folder, which holds the folder ``stats``."""
     return path.parent.parent.name
 
 
 def read_stats(paths: Sequence[Path]) -> list[Sheet]:
-    """Read statistics of ``recon-all`` or FastSurfer as a sheet a hemisphere, measure, version."""
+    """Read statistics of ``recon-all`` or FastSurfer.
+
+    The result has one sheet for each hemisphere, measure, and version of the program.
+    """
     rows = []
     for path in paths:
         text = read_bytes(path).decode("utf-8", errors="replace")
@@ -72,7 +75,7 @@ def read_stats(paths: Sequence[Path]) -> list[Sheet]:
 
 
 def _facts_of_stats(path: Path) -> SharedFacts:
-    """Return hemisphere and atlas by the name of a file of statistics."""
+    """Return hemisphere and atlas in the name of a statistics file."""
     named = _STATS.fullmatch(path.name)
     if named is None:
         return SharedFacts()
@@ -82,7 +85,7 @@ def _facts_of_stats(path: Path) -> SharedFacts:
 
 
 def _software_of_stats(text: str) -> str:
-    """Return program and version that the header of a file of statistics states, or ""."""
+    """Return program and version in the header of a statistics file; "" if not stated."""
     for program, pattern in _PROGRAMS:
         version = pattern.search(text)
         if version is not None:
@@ -92,7 +95,7 @@ def _software_of_stats(text: str) -> str:
 
 
 def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
-    """Return the cells of a file of statistics by measure and region.
+    """Parse a statistics file: measure → region → cell.
 
     Cells of the whole brain are volumes, or measures of the whole cortex.
     """
@@ -125,7 +128,7 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
 
 
 def _add_total(total: re.Match[str], measures: dict[str, dict[str, str]]) -> None:
-    """Add a measure of the whole brain or cortex, from a line ``# Measure``."""
+    """Add a measure of the whole brain or cortex, from a line that begins with ``# Measure``."""
     structure, name, value, unit = total.groups()
     if unit == "mm^3" or structure != "Cortex":
         measures["volume"][name] = value
@@ -134,14 +137,14 @@ def _add_total(total: re.Match[str], measures: dict[str, dict[str, str]]) -> Non
 
 
 def _add_region(row: dict[str, str], measures: dict[str, dict[str, str]]) -> None:
-    """Add the measures of a region, from a row of cells by column."""
+    """Add the measures of one region, from a row of the statistics table."""
     for column, measure in _COLUMNS.items():
         if column in row:
             measures[measure][row.get("StructName", "")] = row[column]
 
 
 def atlas_of_freesurfer_table(_path: Path, head: str) -> str | None:
-    """Return the atlas by the first cell of a table of FreeSurfer; None for other files.
+    """Return the atlas in the first cell of a FreeSurfer table; None for other files.
 
     Tables of segmented structures name no atlas there, and are ``aseg`` or ``wmparc``.
     """
@@ -185,7 +188,7 @@ def read_freesurfer_table(path: Path) -> Sheet:
 
 
 def _table_of_text(text: str, name: str, *, delimiter: str) -> tuple[pd.DataFrame, list[int]]:
-    """Return the cells of a table of text below its header, and the line of each row.
+    """Parse a text table: cells below the header, and the line number of each row.
 
     The first column is the index. `name` begins messages.
     """
@@ -214,7 +217,7 @@ def _table_of_text(text: str, name: str, *, delimiter: str) -> tuple[pd.DataFram
 
 
 def _n_regions(words: Iterable[str], side: str, measure: str) -> int:
-    """Count the words that name regions in a table of one hemisphere and measure."""
+    """Count the words that name regions, for a table of one hemisphere and measure."""
     n_regions = 0
     for word in words:
         region = region_of(word) or region_of(word, side=side, measure=measure)

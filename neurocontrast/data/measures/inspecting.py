@@ -1,4 +1,4 @@
-"""People and their regional measures with all problems of both, none of which is an error."""
+"""Inspect people and their regional measures, and collect problems instead of raising errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,15 +32,17 @@ from neurocontrast.data.settings import MeasureDataSettings
 from neurocontrast.provenance import unify_subjects
 
 KINDS_OF_NUMBERS: tuple[Kind, ...] = ("thickness", "volume", "area")
-"""Kinds of measure in which no person has one number everywhere."""
+"""Kinds of measure in which no person can have the same number in every region."""
 N_ALIKE = 5
-"""Number of a person's measures, at least, that are compared with each other and with others'."""
+"""Smallest number of a person's measures that are compared with each other, or with other
+people's.
+"""
 _LACKS_ROW = "no table of measures has a row of this scan"
 
 
 @dataclass(frozen=True, eq=False)
 class InspectedMeasures:
-    """People, their measures, and all that is wrong with both.
+    """People and their regional measures, with all problems of both.
 
     Parameters
     ----------
@@ -70,12 +72,12 @@ class InspectedMeasures:
 
     @cached_property
     def names(self) -> list[str]:
-        """Name of each row in messages."""
+        """Name of each row, for messages."""
         return self.people.names()
 
     @cached_property
     def sites(self) -> pd.Series:
-        """Site of each row, "" where none is stated."""
+        """Site of each row; "" if unknown."""
         table = self.people.table
         if "site" not in table:
             return pd.Series("", index=table.index)
@@ -83,7 +85,7 @@ class InspectedMeasures:
 
     @cached_property
     def is_measured(self) -> npt.NDArray[np.bool_]:
-        """Whether a row has any measure."""
+        """Whether each row has any measure."""
         return self.values.notna().any(axis=1).to_numpy()
 
     @cached_property
@@ -94,7 +96,7 @@ class InspectedMeasures:
 
     @cached_property
     def _rows(self) -> dict[int | str, int]:
-        """Row by line and by name: the first of several."""
+        """Line in the file, or name of a scan → position of the first such row."""
         rows: dict[int | str, int] = {}
         for row, name in enumerate(self.names):
             rows.setdefault(name, row)
@@ -103,24 +105,24 @@ class InspectedMeasures:
         return rows
 
     def line(self, row: int) -> int | None:
-        """Return the line of a row in the table of people."""
+        """Return the line of a row in the table of people; None without such a table."""
         if not len(self.lines):
             return None
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the row of a problem by its line or its name; None for a problem of no row."""
+        """Return the row that a problem is about; None for a problem of no single row."""
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
         return self._rows.get(problem.name)
 
     def add(self, row: int, problem: str, column: str = "") -> None:
-        """Add a problem of one row."""
+        """Add a problem of one row, with the row's name and line."""
         self.problems.add(problem, column=column, line=self.line(row), name=self.names[row])
 
 
 def is_of_measures(participants: Path) -> bool:
-    """Tell whether a path holds measures, or people with ``measures.tsv`` beside them."""
+    """Tell whether a path holds measures, or people with ``measures.tsv`` in the same folder."""
     if participants.is_dir() or holds_measures(participants):
         return True
     if not participants.is_file() or not find_measures(participants).is_file():
@@ -129,7 +131,7 @@ def is_of_measures(participants: Path) -> bool:
 
 
 def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
-    """Read people and their measures, and collect all problems of both.
+    """Read people and their regional measures, and collect all problems of both.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
 
 
 def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
-    """Return the people of measures, with ages and sites where their table has them."""
+    """Return the people in a table of measures, with ages and sites if the table has them."""
     if participants.suffix.lower() in (".tsv", ".csv"):
         columns = list(map(str, read_sheet(participants)))
         if "participant_id" in map(str.lower, columns):
@@ -183,7 +185,7 @@ def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
 
 
 def count_versions(versions: pd.Series) -> list[str]:
-    """List programs and versions, the most frequent first, each with its number of people."""
+    """List programs and versions with numbers of people, the most frequent first."""
     counts = versions.value_counts()
     return (counts.index.astype(str) + counts.map(" ({})".format)).tolist()
 
@@ -194,7 +196,7 @@ def _is_region(column: object) -> bool:
 
 
 def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequence[int]) -> None:
-    """Add the problems of measures to the people's, with the name and line of each scan."""
+    """Add problems of the tables of measures to the people's, with each scan's name and line."""
     row_of: dict[str, int] = {}
     for row, position in enumerate(positions):
         if position >= 0:
@@ -212,7 +214,7 @@ def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequen
 
 
 def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
-    """Return people and measures row by row; a person without a row is a problem."""
+    """Join people and measures row by row; a person without a row of measures is a problem."""
     people = inspection.cohort
     participants = people.table["participant_id"].astype(str).tolist()
     rows = rows_of(table, participants, people.table["session"].astype(str).tolist())
@@ -239,7 +241,7 @@ def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) ->
 
 
 def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
-    """Add a problem for each person who lacks more measures than `pretrain` takes."""
+    """Add a problem for each person who lacks more measures than `max_missing` allows."""
     values = inspected.values.drop(columns=inspected.constants)
     is_missing_value = values.isna()
     zeros = inspected.zeros[values.columns]
@@ -264,7 +266,7 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
 
 
 def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
-    """Count the cells of each row that are already problems because they cannot be read."""
+    """Count, for each row, the cells that already are problems because they cannot be read."""
     n_bad = np.zeros(len(inspected.names), dtype=np.int64)
     for problem in inspected.problems.found:
         row = inspected.row_of(problem)
@@ -274,7 +276,7 @@ def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
 
 
 def _add_alike(inspected: InspectedMeasures) -> None:
-    """Add a problem for each person whose measures of one kind are all one number."""
+    """Add a problem for each person who has the same number in all measures of one kind."""
     kinds = inspected.values.columns.map(dict(inspected.table.kinds))
     for kind in KINDS_OF_NUMBERS:
         values = inspected.values.loc[:, np.asarray(kinds == kind)]
@@ -286,7 +288,7 @@ def _add_alike(inspected: InspectedMeasures) -> None:
 
 
 def _add_copies(inspected: InspectedMeasures) -> None:
-    """Add a problem for each scan with the measures of another scan."""
+    """Add a problem for each scan that has exactly the measures of another scan."""
     values = inspected.values.round(6)
     is_enough = values.notna().sum(axis=1) >= N_ALIKE
     values = values[is_enough]

@@ -1,4 +1,4 @@
-"""People joined with their regional measures."""
+"""Join people with their regional measures, by participant and session."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,10 @@ _NO_SUBJECT = (
 
 
 def measures_of_table(participants: Path) -> Path:
-    """Return the table of measures that `index` writes beside a table of people.
+    """Return the path of the table of measures that `index` writes for a table of people.
 
-    Beside ``participants.tsv`` it is ``measures.tsv``, and beside ``a.tsv`` ``a_measures.tsv``.
+    Next to ``participants.tsv`` the table is ``measures.tsv``, and next to ``a.tsv`` it is
+    ``a_measures.tsv``.
     """
     if participants.stem == "participants":
         return participants.with_name(_BESIDE_PARTICIPANTS)
@@ -39,14 +40,18 @@ def measures_of_table(participants: Path) -> Path:
 
 
 def record_of_table(participants: Path) -> Path:
-    """Return the record that `index` writes beside a table: ``index.json`` or ``a_index.json``."""
+    """Return the path of the record that `index` writes for a table of people.
+
+    Next to ``participants.tsv`` the record is ``index.json``, and next to ``a.tsv`` it is
+    ``a_index.json``.
+    """
     if participants.stem == "participants":
         return participants.with_name("index.json")
     return participants.with_name(f"{participants.stem}_index.json")
 
 
 def find_measures(participants: Path) -> Path:
-    """Return the table of measures that belongs to a table of people, when none is named.
+    """Find the table of measures for a table of people, if the user names none.
 
     A table of people without a record of `index`, made by hand or by an earlier version, may have
     ``measures.tsv``.
@@ -100,7 +105,7 @@ def read_measures(
 
 
 def measures_beside(participants: Path) -> Path:
-    """Return the table of measures beside a table of people; refuse people without one."""
+    """Return the table of measures in the folder of a table of people; refuse an absent one."""
     measures = find_measures(participants)
     if not measures.is_file():
         raise DataError(
@@ -119,7 +124,7 @@ def add_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Return people or scans joined with their regional measures; see `read_measures`."""
+    """Join people or scans with their regional measures; arguments are as in `read_measures`."""
     if measures is None:
         measures = measures_beside(people.source)
     sites = sites_of(people.table)
@@ -128,7 +133,7 @@ def add_measures(
 
 
 def sites_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return the site of each participant, without ``sub-``, by a table of people."""
+    """Return participant without ``sub-`` → site, from a table of people."""
     if "site" not in table:
         return {}
     sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
@@ -137,7 +142,7 @@ def sites_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
-    """Return people joined with their rows of a table of measures.
+    """Join people with their rows of a table of regional measures.
 
     One `DataError` names all who have no row. Without `all_measured` people without a row stay,
     with missing measures.
@@ -160,11 +165,11 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
 
 
 def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
-    """Return everybody of a table of measures, in its order, with age, sex and site if stated.
+    """Return everybody in a table of regional measures, with age, sex and site if stated.
 
-    `path` is the table, or its folder. Age, sex and site are columns beside the measures, or of
-    the folder's ``participants.tsv``. Cells that cannot be read are missing, and a warning says
-    so. Scans that cannot be read are last.
+    `path` is the table, or its folder. Age, sex and site are columns of the table of measures, or
+    of ``participants.tsv`` in the folder. Cells that cannot be read are missing, and a warning
+    says so. Scans that cannot be read are last.
     """
     keys = [*filter(table.values.index.__contains__, table.listed), *table.unread]
     people = pd.DataFrame(keys, columns=["participant_id", "session"])
@@ -184,7 +189,7 @@ def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
 def _facts_of(
     table: MeasuresTable, keys: Sequence[tuple[str, str]]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site beside the measures of scans, one row a scan, and warnings."""
+    """Return age, sex and site in tables of measures, one row a scan, and warnings."""
     written = pd.DataFrame([dict(table.facts.get(key, {})) for key in keys])
     if not len(written.columns):
         return written, []
@@ -195,7 +200,7 @@ def _facts_of(
 
 
 def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site of scans by their folder's table of people, and warnings."""
+    """Return age, sex and site of scans from their folder's ``participants.tsv``, and warnings."""
     inspection = inspect_cohort(path, channels=(), check_images=False)
     listed = inspection.cohort.table
     keys = list(zip(listed["participant_id"].map(subject_label), listed["session"], strict=True))
@@ -235,7 +240,7 @@ def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> 
 
 
 def notes_on_unread(table: MeasuresTable) -> list[str]:
-    """Return a warning that names the scans with skipped measures, and the reasons."""
+    """Return a warning that names scans with unreadable measures, and the reasons."""
     if not table.unread:
         return []
     lines = [f"the measures of {len(table.unread)} scans cannot be read and are missing:"]
@@ -247,7 +252,7 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 
 
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return reasons by row, where damage of unreadable measures replaces other reasons."""
+    """Return row → reason; for a scan with unreadable measures, the reason is the damage."""
     assert cohort.measures is not None
     damage = {}
     for (participant, session), texts in cohort.measures.unread.items():
@@ -264,10 +269,10 @@ def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
 def _subjects_of(
     people: Cohort, table: MeasuresTable, positions: npt.NDArray[np.int64]
 ) -> list[str]:
-    """Return the subject of each scan, from the measures where the table of people names none.
+    """Return each scan's subject, from the table of people or else from the measures.
 
-    Two visits of one person, by the measures, would be two subjects by the names of participants.
-    Another subject in both tables is refused, and so is a scan without one.
+    Participants who are visits of one person have one subject in the measures. A scan with
+    different subjects in the two tables is refused, and so is a scan without a subject.
     """
     subjects = people.table["subject_id"].astype(str).tolist()
     if not table.subjects:
@@ -293,7 +298,7 @@ def _subjects_of(
 
 
 class Rows(NamedTuple):
-    """Measures in the order of scans, with scans and rows that have no partner.
+    """Measures in the order of scans, with scans without a row, and rows without a scan.
 
     Parameters
     ----------
@@ -314,7 +319,7 @@ class Rows(NamedTuple):
 
 
 def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
-    """Return program and version of each scan; "" where none is stated."""
+    """Return program and version for each scan; "" if not stated."""
     versions = []
     for position in rows.positions.tolist():
         key = ("", "")
@@ -325,7 +330,7 @@ def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
 
 
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
-    """Return the measures of scans of another table, one row a scan, in the order of the scans.
+    """Find the measures of given scans, one row a scan, in the order of the scans.
 
     A ``sub-`` before a name does not matter. A row without session is joined with a scan of any
     session if the participant has one row and one scan.
@@ -360,6 +365,6 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
 
 
 def _single_rows(keys: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return the row of each person who has one row."""
+    """Return person → row, for people with a single row."""
     n_rows = Counter(person for person, _ in keys)
     return {person: row for row, (person, _) in enumerate(keys) if n_rows[person] == 1}

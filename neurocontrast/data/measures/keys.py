@@ -1,4 +1,4 @@
-"""Participants and sessions of tables of measures, told from their identifiers."""
+"""Read participant and session from the identifiers in tables of measures."""
 
 import re
 
@@ -18,11 +18,13 @@ from neurocontrast.provenance import subject_label
 _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
-"""Participant of one of several data sets: ``sub-paris_01``; a suffix of an image is none."""
+"""Pattern of a participant with a data set in the name, as ``sub-paris_01``, but no image
+suffix.
+"""
 
 
 def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
-    """Add the subject of each scan of a sheet; two of one scan are a problem."""
+    """Add the subject of each scan in a table; two subjects for one scan are a problem."""
     for key, cell in zip(index, sheet.subjects, strict=False):  # a sheet may have none
         if is_missing(cell):
             continue
@@ -34,7 +36,7 @@ def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 
 
 def index_of(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
-    """Return participants and sessions of a sheet; bad and repeated ones become problems."""
+    """Return participant and session of each row; wrong or repeated ones become problems."""
     people = []
     sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):
@@ -59,7 +61,7 @@ def index_of(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
 
 
 def _session_of(sheet: Sheet, row: int) -> str:
-    """Return the session that a sheet's column of sessions states for a row, or ""."""
+    """Return the session in a table's column of sessions, for one row; "" if none."""
     if not sheet.sessions:
         return ""
     session = sheet.sessions[row].removeprefix("ses-")
@@ -69,7 +71,7 @@ def _session_of(sheet: Sheet, row: int) -> str:
 
 
 def _add_repeated(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
-    """Add a problem for each row of a scan that has an earlier row."""
+    """Add a problem for each row of a scan that already has a row."""
     has_files = len(sheet.files) == len(index)
     for row in np.flatnonzero(index.duplicated()).tolist():
         where = source
@@ -83,7 +85,7 @@ def _add_repeated(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 
 
 def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
-    """Return participant and session of an identifier: ``sub-01`` and ``2`` of ``sub-01_ses-2/``.
+    """Return participant and session of an identifier: ``sub-01``, ``2`` for ``sub-01_ses-2/``.
 
     A path is an identifier by its last folder. In a table with a column of sessions
     (`has_session`), ``sub-paris_01`` is a participant of the data set ``paris``, as `index` writes.

@@ -1,4 +1,4 @@
-"""Merging tables of measures: columns, scans, their problems, and scans that are set aside."""
+"""Merge tables of measures: join columns and scans, and set unreadable scans aside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,17 +20,17 @@ _FACTS = ("age", "sex", "site")
 _THICKNESSES = "thicknesses are 0, of regions without surface"
 _SIZES = "volumes or areas are 0, of structures that every brain has"
 _ROUNDING = 1e-5
-"""Relative difference between equal values of programs that write six digits."""
+"""Relative difference of two values that count as equal, since programs write six digits."""
 
 
 def scan_name(participant: str, session: str) -> str:
-    """Return the name of a scan in messages."""
+    """Return the name of a scan in messages: participant, and session if there is one."""
     return " session ".join(filter(None, (participant, session)))
 
 
 @dataclass
 class Merged:
-    """Contents of the tables of measures that are read so far."""
+    """Measures, notes and problems of all tables read so far, before they become one table."""
 
     problems: Problems
     frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
@@ -39,28 +39,28 @@ class Merged:
     left_out: list[str] = field(default_factory=list)
     subjects: dict[tuple[str, str], str] = field(default_factory=dict)
     with_facts: bool = False
-    """Whether columns of age, sex and site are taken, too."""
+    """Whether to read columns of age, sex and site as well."""
     facts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
-    """Cells of age, sex and site beside the measures, as written, by scan and column."""
+    """Scan → column → cell of age, sex or site in a table of measures, as written."""
     spelled: dict[str, str] = field(default_factory=dict)
-    """First spelling of each participant, by the name without ``sub-``."""
+    """Participant's name without ``sub-`` → the first spelling in the tables."""
     keys: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Participant and session of each scan by its name in messages."""
+    """Name of a scan in messages → participant and session."""
     unread: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Reasons by participant and session of the scans that are skipped."""
+    """Participant and session of a skipped scan → reasons."""
     zeros: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Measures that are 0 and cannot be, by participant and session."""
+    """Participant and session → measures that are 0 and cannot truly be 0."""
     versions: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
-    """Programs and versions by participant and session."""
+    """Participant and session → programs and versions."""
     collected: Problems | None = None
-    """Problems to which all problems are added, in place of an error."""
+    """Problems to add all problems to; None to raise an error instead."""
 
     def takes(self, column: str) -> bool:
-        """Tell whether a column beside the measures is of ages, sexes or sites to take."""
+        """Tell whether a column holds ages, sexes or sites that are to be read."""
         return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
-        """Add the cells of a column of people; cells on which two tables disagree are empty."""
+        """Add cells of age, sex or site; a cell becomes "" if two tables disagree."""
         for key, cell in zip(index, cells, strict=True):
             if not is_missing(cell):
                 facts = self.facts.setdefault(key, {})
@@ -68,7 +68,7 @@ class Merged:
                     facts[column] = ""
 
     def settle(self, *, skip: bool) -> None:
-        """Raise all problems, or collect them; with `skip`, set their scans aside first."""
+        """Raise or collect all problems; with `skip`, set scans with problems aside first."""
         if skip:
             everything = list(self.problems.found)
             self.problems.found.clear()
@@ -81,18 +81,18 @@ class Merged:
         self.problems.pass_on(self.collected)
 
     def without_unread(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Return measures without the scans that are skipped."""
+        """Return measures without the scans that are skipped as unreadable."""
         return values[~values.index.isin(list(self.unread))]
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """List participant and session of all scans in the order of the tables."""
+        """List participant and session of all scans, in the order of the tables."""
         keys = dict[tuple[str, str], None]()
         for _, frame in self.frames:
             keys |= dict.fromkeys(frame.index)
         return tuple(keys)
 
     def joined(self) -> pd.DataFrame:
-        """Return all values, by scan and region.
+        """Return the measures of all tables, one row a scan and one column a region.
 
         Values that differ for the same scan and region become a problem.
         """
@@ -122,7 +122,7 @@ class Merged:
             self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a note on each table that lacks scans of other tables, with their names."""
+        """Return a note on each table that lacks scans of other tables, naming the scans."""
         columns: dict[str, list[str]] = {}
         for source, frame in self.frames:
             columns.setdefault(source, []).extend(frame.columns.astype(str))
@@ -141,7 +141,7 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Fill the empty cells of a table from another one, and add the other's scans and measures.
+    """Fill the empty cells of a table from another, whose further scans and measures are added.
 
     `DataFrame.combine_first` does the same, and goes through hundreds of columns one by one.
     """
@@ -155,7 +155,7 @@ def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add program and version of each scan, where the rows of a sheet or the sheet state them."""
+    """Add each scan's program and version, if the table states them for its rows or as a whole."""
     programs = list(sheet.programs)
     if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
         programs = [sheet.software] * len(index)
@@ -171,7 +171,7 @@ def numbers_of(
     merged: Merged,
     source: str,
 ) -> npt.NDArray[np.float64]:
-    """Return the values of all measures of a sheet, one row a scan; bad cells become problems.
+    """Convert a table's measures to numbers, one row a scan; unreadable cells become problems.
 
     Cells are read at once: a table has hundreds of columns, and pandas takes a millisecond for
     each alone.
@@ -204,7 +204,7 @@ def numbers_of(
 
 
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """Return measures without zeros of structures that every brain has; notes count them."""
+    """Replace zeros of structures that every brain has by NaN, and note how many."""
     names = frame.columns.astype(str)
     never_empty = []
     for name in names:
@@ -228,7 +228,7 @@ def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataF
 
 
 def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
-    """Return the region of a column, or of a column to keep; None for other columns."""
+    """Return the region that a column's name means, or of a column in `keep`; None for others."""
     region = region_of(column, side=sheet.side, measure=sheet.measure)
     if region is not None and sheet.atlas and region.atlas != "aseg":
         return region._replace(atlas=sheet.atlas)
@@ -238,6 +238,6 @@ def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region |
 
 
 def holds_numbers(cells: Sequence[str]) -> bool:
-    """Tell whether a column has values, and all are numbers."""
+    """Tell whether a column has filled cells, and all of them are numbers."""
     filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
     return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())

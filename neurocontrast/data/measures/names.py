@@ -1,4 +1,4 @@
-"""Names of regional measures in one spelling, with the kind and unit of each measure."""
+"""Read region, kind and unit of a regional measure from the name of a column, in many spellings."""
 
 import re
 from functools import lru_cache
@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["thickness", "volume", "area", "other"]
 UNITS: dict[Kind, str] = {"thickness": "mm", "volume": "mm³", "area": "mm²", "other": ""}
-"""Unit of every kind of measure in a `MeasuresTable`."""
+"""Kind of measure → unit in a `MeasuresTable`."""
 HEAD_SIZE = "EstimatedTotalIntraCranialVol"
 MM3_PER_ML = 1000.0
 
@@ -86,7 +86,7 @@ _VOXELS_OF = re.compile(r"(ctx|wm)[-_.](lh|rh)[-_.](.+)")
 
 
 class Region(NamedTuple):
-    """Region and kind of measure of a column.
+    """Region and kind of measure that a column's name means.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Region(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """Hemisphere, structure and measure in the name of a column; "" for a missing one."""
+    """Hemisphere, structure and measure in a column's name; "" for one that is not there."""
 
     side: str
     structure: str
@@ -112,12 +112,12 @@ class _Words(NamedTuple):
 
 
 def _folded(name: str) -> str:
-    """Return a name without case, separators, and `&` or `and` between two words."""
+    """Return a name in lower case, without separators, and without `&` or `and` between words."""
     return re.sub(r"[^a-z0-9]", "", re.sub(r"&|(?<=[_. -])and(?=[_. -])", "", name.lower()))
 
 
 def _by_fold(names: str, start: str = "") -> dict[str, str]:
-    """Return names by their folded spellings, each spelling with a letter of the side in front."""
+    """Return simplified spelling → name, `start` (a hemisphere's letter) before each spelling."""
     by_fold = {}
     for name in names.split():
         for spelling in (name, *_OTHER_SPELLINGS.get(name, ())):
@@ -126,7 +126,7 @@ def _by_fold(names: str, start: str = "") -> dict[str, str]:
 
 
 def _cortex() -> dict[str, tuple[str, str]]:
-    """Return name and atlas of regions of the cortex, by their folded names."""
+    """Return simplified spelling → name and atlas, for regions of the cortex."""
     regions = {}
     for names, atlas in ((_OF_HEMISPHERE, ""), (_DESIKAN, "aparc"), (_DESTRIEUX, "aparc.a2009s")):
         for key, name in _by_fold(names).items():
@@ -135,7 +135,7 @@ def _cortex() -> dict[str, tuple[str, str]]:
 
 
 def _volumes(names: str, *, side: str = "", prefix: str = "") -> dict[str, Region]:
-    """Return volumes of segmented structures by their folded names; `side` begins a folded name."""
+    """Return simplified spelling → volume of a segmented structure, with a hemisphere's letter."""
     volumes = {}
     for key, name in _by_fold(names, side).items():
         volumes[key] = Region(f"{prefix}{name}", "volume", "aseg")
@@ -143,7 +143,7 @@ def _volumes(names: str, *, side: str = "", prefix: str = "") -> dict[str, Regio
 
 
 def _ratios() -> dict[str, Region]:
-    """Return ratios and counts of the whole head by their folded names."""
+    """Return simplified spelling → ratio or count of the whole head."""
     return {key: Region(name, "other", "aseg") for key, name in _by_fold(_RATIOS).items()}
 
 
@@ -158,7 +158,7 @@ _OF_HEAD = {**_volumes(_TOTALS), **_ratios()}
 
 @lru_cache(maxsize=20_000)
 def region_of(column: str, *, side: str = "", measure: str = "") -> Region | None:
-    """Return region and kind of measure by the name of a column; None for unknown names.
+    """Return region and kind of measure that a column's name means; None for an unknown name.
 
     Known are the structures of FreeSurfer's aseg, the regions of the atlases of Desikan and
     Destrieux, and any name with a hemisphere and a measure, such as ``L_V1_ROI_thickness`` or
@@ -204,7 +204,7 @@ def _joined(*words: str) -> str:
 
 
 def _words_of(name: str) -> _Words:
-    """Return hemisphere, structure and measure in the name of a column."""
+    """Return hemisphere, structure and measure in a column's name."""
     side, structure = _side_of(name)
     measure = ""
     ending = _MEASURE.fullmatch(structure)
@@ -221,7 +221,7 @@ def _words_of(name: str) -> _Words:
 
 
 def _side_of(name: str) -> tuple[str, str]:
-    """Return the hemisphere at the beginning or end of a name, or "", and the rest."""
+    """Return the hemisphere at either end of a name ("" if none), and the rest of the name."""
     before = _PREFIX.fullmatch(name)
     if before is not None:
         return _SIDE[before[1].lower()], before[2]
@@ -232,7 +232,7 @@ def _side_of(name: str) -> tuple[str, str]:
 
 
 def _cortical(name: str) -> tuple[str, str]:
-    """Return the spelling of a region of the cortex and its atlas, "" for an unknown region."""
+    """Return name and atlas of a region of the cortex; atlas "" for an unknown region."""
     region = _CORTEX.get(_folded(name))
     if region is not None:
         return region

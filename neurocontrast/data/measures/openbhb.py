@@ -1,4 +1,4 @@
-"""Arrays of regional measures as OpenBHB writes them, named by its folder ``resource``."""
+"""Read arrays of regional measures of the OpenBHB data set; folder ``resource`` names columns."""
 
 import re
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ _ARRAY = re.compile(
     r"(sub-[0-9]+(?:_ses-[0-9]+)?)_preproc-"
     r"(cat12vbm_desc-gm|freesurfer_desc-(desikan|destrieux))_ROI\.npy"
 )
-"""Name of an array of OpenBHB: scan, preprocessing, and the atlas of FreeSurfer's arrays."""
+"""Pattern of the name of an OpenBHB array: scan, preprocessing, and atlas."""
 _ATLASES = {"desikan": "aparc", "destrieux": "aparc.a2009s", None: "neuromorphometrics"}
-"""Atlases by their name in OpenBHB; None for arrays of CAT12."""
+"""Name of an atlas in OpenBHB → atlas; None is the key for arrays of CAT12."""
 _CHANNELS = {
     "thickness_std": "thicknessstd",
     "thickness": "thickness",
@@ -30,13 +30,13 @@ _CHANNELS = {
     "fold": "foldind",
     "intrinsic_curv": "curvind",
 }
-"""Measures by a part of their name in OpenBHB; the first part that a name has counts."""
+"""Part of a measure's name in OpenBHB → measure; the first part found in a name counts."""
 _N_FOLDERS_UP = 6
-"""Number of folders above an array that may hold the folder ``resource``."""
+"""Number of folders above an array in which the folder ``resource`` is searched."""
 
 
 def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
-    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy`` of one atlas as a sheet for each measure.
+    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy`` of one atlas, a `Sheet` a measure.
 
     Arrays are ``vbm_roi`` (284 volumes), ``fs_desikan_roi`` (7 measures of 68 regions) and
     ``fs_destrieux_roi`` (148 regions). The folder ``resource`` names their columns.
@@ -66,7 +66,7 @@ def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
 
 
 def atlas_of_openbhb(path: Path, _head: str) -> str | None:
-    """Return the atlas in the name of an array of OpenBHB; None for other files."""
+    """Return the atlas in the name of an OpenBHB array; None for other files."""
     named = _ARRAY.fullmatch(path.name)
     if named is None:
         return None
@@ -74,12 +74,12 @@ def atlas_of_openbhb(path: Path, _head: str) -> str | None:
 
 
 def scan_of_openbhb(path: Path) -> str:
-    """Return the scan in the name of an array of OpenBHB."""
+    """Return the scan's identifier in the name of an OpenBHB array."""
     return path.name.partition("_preproc-")[0]
 
 
 def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return the regions and measures of an array, by the folder ``resource`` above its folder."""
+    """Return names of an array's regions and measures, from the folder ``resource`` above."""
     folders = [above / "resource" for above in list(path.absolute().parents)[:_N_FOLDERS_UP]]
     folder = next(filter(Path.is_dir, folders), None)
     if folder is None:
@@ -112,7 +112,7 @@ def _resource_of_json(path: Path, atlas: str | None) -> tuple[list[str], list[st
 
 
 def _resource_of_labels(folder: Path, path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return the regions and measures of an array that files of labels in a folder list."""
+    """Return the regions and measures of an array, from files of labels in ``resource``."""
     needed = [folder / "cat12vbm_labels.txt"]
     if atlas is not None:
         needed = [
@@ -132,7 +132,7 @@ def _resource_of_labels(folder: Path, path: Path, atlas: str | None) -> tuple[li
 
 
 def _measure_of_channel(channel: str) -> str:
-    """Return FreeSurfer's name of a measure of OpenBHB; unknown names stay as they are."""
+    """Return FreeSurfer's name for a measure of OpenBHB; unknown names are unchanged."""
     for word, measure in _CHANNELS.items():
         if word in channel:
             return measure

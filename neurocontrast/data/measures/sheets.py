@@ -1,4 +1,4 @@
-"""Sheets: tables of measures as text, in one form for the formats of all programs."""
+"""Hold tables of measures of any program as text in one form, a `Sheet`."""
 
 import os
 import re
@@ -20,55 +20,59 @@ from neurocontrast.reading import read_json
 Value = TypeVar("Value")
 _TEMPLATE = re.compile(r"(?:.*[/\\])?fsaverage[0-9]?(?:_sym)?[/\\]?")
 SOFTWARE = ("software", "software_version", "freesurfer_version", "fs_version")
-"""Names of a column of program and version, in tables of measures and of people."""
+"""Usual names of a column of program and version, in tables of measures or of people."""
 SUBJECT = "subject_id"
-"""Column of the person, of whom several participants can be visits."""
+"""Name of the column of the person; several participants can be visits of one person."""
 _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Table in the words of its program: identifiers and cells as text, facts of all columns."""
+    """Table of regional measures as its program writes them: identifiers, cells, shared facts."""
 
     source: Path
-    """File that was read, or the folder of several; messages begin with its name."""
+    """File that was read, or the common folder of several files; messages begin with its name."""
     identifiers: Sequence[str]
-    """Participant of each row: ``sub-01``, ``sub-01_ses-2``, or a path that ends in one."""
+    """Participant of each row: ``sub-01``, ``sub-01_ses-2``, or a path that ends in such a name."""
     cells: Mapping[str, Sequence[str]]
-    """Cells by column, one a row; a missing cell is empty or ``n/a``."""
+    """Column → cells of the rows; a missing cell is empty or ``n/a``."""
     lines: Sequence[int] = ()
-    """Line of the file for each row; empty if a row is a file."""
+    """Line in the file for each row; empty if every row has a file of its own."""
     sessions: Sequence[str] = ()
-    """Session of each row, or empty if the file has no column of sessions."""
+    """Session of each row; empty if the file has no column of sessions."""
     side: str = ""
-    """Hemisphere of all columns, ``lh`` or ``rh``; "" where columns differ."""
+    """Hemisphere of all columns, ``lh`` or ``rh``; "" if columns differ."""
     measure: str = ""
-    """Measure of all columns, such as ``thickness``; "" where columns name theirs."""
+    """Measure of all columns, such as ``thickness``; "" if columns' names tell the measure."""
     atlas: str = ""
-    """Atlas of all columns, such as ``aparc.a2009s``."""
+    """Atlas of all columns, such as ``aparc.a2009s``; "" if unknown."""
     software: str = ""
-    """Program and version of the whole table."""
+    """Program and version for the whole table; "" if unknown."""
     scale: float = 1.0
-    """Factor from the format's unit of volumes to mm³: 1,000 for CAT12's mL."""
+    """Factor from the unit of the file's volumes to mm³: 1,000 for CAT12's mL."""
     files: Sequence[Path] = ()
     """Files that were read, if `source` is their folder."""
     datasets: Sequence[str] = ()
-    """Data set in front of each row's participant, or empty where a name is one person."""
+    """Data set to put in front of each row's participant; empty if a name is one person
+    everywhere.
+    """
     subjects: Sequence[str] = ()
-    """Subject of each row, or empty if no column ``subject_id`` is beside the identifiers."""
+    """Subject of each row; empty if the file has no column ``subject_id``."""
     programs: Sequence[str] = ()
-    """Program and version of each row, or empty if no column says them."""
+    """Program and version of each row; empty if the file has no such column."""
     damage: str = ""
-    """Reason why the file cannot be read: the sheet then has no cells, and at most one row."""
+    """Reason why the file cannot be read; "" if readable. A damaged sheet has no cells, at most
+    a row.
+    """
 
     def line(self, row: int) -> int | None:
-        """Return the line of a row in the file; None if a row is a file."""
+        """Return the line of a row in the file; None if every row has a file of its own."""
         if not self.lines:
             return None
         return self.lines[row]
 
     def take(self, rows: Sequence[int]) -> Self:
-        """Return the sheet with some of its rows, by position."""
+        """Return the table with some of its rows, chosen by position."""
 
         def of_rows(values: Sequence[Value]) -> list[Value]:
             if not values:
@@ -93,7 +97,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class SharedFacts:
-    """Facts that hold for all columns of a sheet, which has attributes of the same names."""
+    """Hemisphere, measure, atlas, software and scale that all columns of a `Sheet` share."""
 
     side: str = ""
     measure: str = ""
@@ -103,7 +107,7 @@ class SharedFacts:
 
 
 class ScanRow(NamedTuple):
-    """Row of one scan that has a file of its own, and the facts of all its columns."""
+    """Regional measures of a scan with a file of its own, and facts shared by all columns."""
 
     file: Path
     identifier: str
@@ -112,7 +116,7 @@ class ScanRow(NamedTuple):
 
 
 def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
-    """Return one sheet for the rows of scans that share hemisphere, measure, atlas and software."""
+    """Join rows of scans that share hemisphere, measure, atlas and software to one `Sheet`."""
     groups: dict[SharedFacts, list[ScanRow]] = defaultdict(list)
     for row in rows:
         groups[row.facts].append(row)
@@ -139,7 +143,7 @@ def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
 
 
 def by_identifier(path: Path) -> Sheet:
-    """Read a table with a column of identifiers, and atlas and software from its JSON file.
+    """Read a table with a column of identifiers; a JSON file may state atlas and software.
 
     The JSON file has the table's name, and keys ``parcellation`` and ``software``.
     """
@@ -153,7 +157,7 @@ def by_identifier(path: Path) -> Sheet:
 
 
 def _read_description(file: Path, columns: Collection[str]) -> MeasuresDescription:
-    """Read atlas and software from a JSON file, which may also describe columns by their names."""
+    """Read atlas and software from a JSON file, which may also describe the table's columns."""
     content = read_json(file)
     for key in MeasuresDescription.model_fields:
         if key in columns and isinstance(content.get(key), dict):
@@ -162,7 +166,7 @@ def _read_description(file: Path, columns: Collection[str]) -> MeasuresDescripti
 
 
 def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
-    """Return a DataFrame as a sheet; identifiers are a column or the index."""
+    """Return a DataFrame as a `Sheet`; identifiers are in a column or the index."""
     table = frame
     if first_of(frame.columns, _IDENTIFIERS) == "" and first_of(frame.index.names, _IDENTIFIERS):
         table = frame.reset_index()
@@ -174,7 +178,7 @@ def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
 
 
 def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
-    """Return a table of text as a sheet, with identifiers, sessions and subjects set apart."""
+    """Return a table of text as a `Sheet`, with identifiers, sessions and subjects set apart."""
     identifier = identifier_column(list(table.columns), source=source.name, names=_IDENTIFIERS)
     session = first_of(table, SESSIONS)
     cells = {}
@@ -191,7 +195,7 @@ def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
 
 
 def without_templates(sheet: Sheet, notes: list[str]) -> Sheet:
-    """Return the sheet without rows of FreeSurfer's average brain, which `notes` then name."""
+    """Leave out rows of FreeSurfer's average brain (fsaverage), which `notes` then name."""
     rows = []
     templates = []
     for row, cell in enumerate(sheet.identifiers):

@@ -1,4 +1,4 @@
-"""Tables of regional measures read as one: a row a scan, a column a region."""
+"""Read tables of regional measures as one table: a row a scan, a column a region."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ Tables = Table | Sequence[Table]
 
 @dataclass(frozen=True, eq=False)
 class MeasuresTable:
-    """Regional measures of scans, with their kinds, origins and notes.
+    """Regional measures of scans, with kinds, units, software and notes.
 
     Parameters
     ----------
@@ -71,20 +71,24 @@ class MeasuresTable:
     left_out: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
     subjects: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Subject of each participant and session, where the tables have a column ``subject_id``."""
+    """Participant and session → subject, if the tables have a column ``subject_id``."""
     unread: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    """Reasons by participant and session of the scans that were skipped; `values` has none."""
+    """Participant and session → reasons, for skipped scans, which are not in `values`."""
     facts: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
-    """Cells of age, sex and site beside the measures of a scan, as written, by column."""
+    """Participant and session → column → cell of age, sex or site, as the tables of measures
+    write.
+    """
     listed: Sequence[tuple[str, str]] = ()
-    """Participant and session in the order of the tables; rows of `values` are sorted."""
+    """Participant and session of all scans in the order of the tables; rows of `values` are
+    sorted.
+    """
     zeros: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
-    """Measures by participant and session that were 0, and are missing in `values`."""
+    """Participant and session → measures that were an impossible 0, and are missing in `values`."""
     versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Program and version by participant and session, where files or a column state them."""
+    """Participant and session → program and version, if stated by the files or a column."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
-        """Return the ``subject_id`` of a scan as a column, where the tables have one."""
+        """Return ``{"subject_id": …}`` for a scan; empty if the tables state no subject."""
         subject = self.subjects.get((participant, session))
         if subject is None:
             return {}
@@ -92,7 +96,7 @@ class MeasuresTable:
 
     @property
     def parcellation(self) -> str:
-        """Atlases other than aseg, which many parcellations share."""
+        """Names of the atlases without aseg, which goes with any parcellation."""
         return "+".join(name for name in self.atlas.split("+") if name != "aseg")
 
 
@@ -106,7 +110,7 @@ def read_tables(
     keep: Sequence[str] = (),
     sites: Mapping[str, str] | None = None,
 ) -> MeasuresTable:
-    """Read tables of regional measures and merge them: by columns and by people.
+    """Read tables of regional measures, and merge them by column and by scan.
 
     Values that two tables have for the same region and scan must be equal. One `DataError` lists
     all that is wrong.
@@ -179,7 +183,7 @@ def read_chosen(
 
 
 def _sheets_of(paths: Tables, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Return the sheets of tables, in their order; refuse an empty list of tables."""
+    """Read tables as `Sheet` objects, in order; refuse an empty list of tables."""
     if isinstance(paths, str | os.PathLike | pd.DataFrame):
         paths = [paths]
     listed = list(paths)
@@ -195,7 +199,7 @@ def _sheets_of(paths: Tables, choice: Choice, notes: list[str]) -> list[Sheet]:
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
-    """Return the measures in a DataFrame, one row a scan, without columns of unknown regions.
+    """Return the regional measures in a DataFrame, one row a scan; other columns are left out.
 
     Parameters
     ----------
@@ -218,7 +222,7 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
 
 
 def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
-    """Return the site of each row of a DataFrame, by the names of the rows."""
+    """Return name of a row → site, from a DataFrame's column ``site``."""
     if "site" not in frame:
         return {}
     sites = frame["site"].map(text_of).set_axis(list(rows))
@@ -233,7 +237,7 @@ def _merge(
     *,
     skip: bool = False,
 ) -> MeasuresTable:
-    """Merge sheets into one table; refuse people with values in other units than the rest."""
+    """Merge tables into one; refuse people whose values are in other units than the rest."""
     notes = merged.notes
     for sheet in sheets:
         if sheet.damage:
@@ -278,7 +282,7 @@ def _merge(
 
 
 def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
-    """Return the programs and versions of all sheets and scans, sorted."""
+    """Return the programs and versions of all tables and scans, sorted."""
     programs = {sheet.software for sheet in sheets}
     for of_scan in merged.versions.values():
         programs.update(of_scan)
@@ -286,7 +290,7 @@ def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
 
 
 def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
-    """Return the files of sheets, without repetitions."""
+    """Return the files that tables were read from, without repetitions."""
     sources: dict[Path, None] = {}
     for sheet in sheets:
         sources.update(dict.fromkeys(sheet.files or [sheet.source]))
@@ -296,7 +300,7 @@ def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
 def _check_values(
     values: pd.DataFrame, kinds: Mapping[str, Kind], people: People, collected: Problems | None
 ) -> None:
-    """Refuse values of another unit and codes for missing ones, or collect the problems."""
+    """Refuse values in other units and codes for missing values, or add them to `collected`."""
     try:
         check_units(values, kinds)
     except DataError as error:
@@ -309,7 +313,7 @@ def _check_values(
 
 
 def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
-    """Refuse tables that have no scan without a problem, or no measure."""
+    """Raise the error for tables without any readable scan, or without any known measure."""
     for (participant, session), reasons in merged.unread.items():
         merged.problems.add("; ".join(reasons), name=scan_name(participant, session))
     merged.problems.raise_if_any()
@@ -320,7 +324,7 @@ def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
 
 
 def _add_damage(sheet: Sheet, merged: Merged) -> None:
-    """Add the damage of a file as a problem of its scan; a table of many has no single scan."""
+    """Add the damage of a file as a problem of the file's scan; a table of many scans has none."""
     name = ""
     if len(sheet.identifiers):
         name = next(starmap(scan_name, index_of(sheet, merged, "")))
@@ -328,7 +332,7 @@ def _add_damage(sheet: Sheet, merged: Merged) -> None:
 
 
 def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) -> None:
-    """Add the measures of a sheet to the merged tables; bad columns and cells become problems."""
+    """Add a table's measures to the merged tables; bad columns and cells become problems."""
     sheet = without_templates(sheet, merged.notes)
     problems = merged.problems
     source = ""
@@ -363,7 +367,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:
-    """Return the names of the rows of measures, and their sites, for messages."""
+    """Return names and sites of the rows of measures, for messages."""
     names = []
     of_rows = []
     for participant, session in values.index:

@@ -1,4 +1,4 @@
-"""Units of regional measures and head sizes, checked for tables, sites and single people."""
+"""Check the units of regional measures and head sizes, for tables, sites and single people."""
 
 from __future__ import annotations
 
@@ -49,11 +49,13 @@ _TYPICAL = {
     "lh_G_front_sup_area": 5e3,
     "rh_G_front_sup_area": 5e3,
 }
-"""Usual sizes in adults, in mm³ or mm²; newborns and diseases stay within a factor of ten."""
+"""Usual size of regions in adults, in mm³ or mm²; newborns and diseases stay within a factor of
+ten.
+"""
 _THICKNESS = 2.5
 """Usual thickness of the cortex in mm."""
 _FACTOR = 10.0
-"""Factor by which a median may differ from the usual size."""
+"""Factor by which a median over people may differ from the usual size."""
 _FACTOR_OF_THICKNESS = 3.0
 _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
     "thickness": {0.1: "cm", 1e3: "µm", 1e-3: "m"},
@@ -62,34 +64,38 @@ _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
     "other": {},
 }
 _TOLERANCES: Mapping[Kind, float] = {"thickness": 0.3, "volume": 0.5, "area": 0.5, "other": 0.0}
-"""Decimal logarithms by which a value in another unit may be off; people differ by less."""
+"""Tolerance around the factor of another unit, as a decimal logarithm; people differ by less."""
 _N_COLUMNS = 3
-"""Columns of a person that must be in another unit: a failed segmentation makes single ones odd."""
+"""Smallest number of a person's columns in another unit to refuse the person; a failed
+segmentation makes fewer odd.
+"""
 _SHARE_OF_COLUMNS = 0.1
-"""Share of a person's columns of one kind that must be in another unit, at least."""
+"""Smallest share of a person's columns of one kind of measure in another unit to refuse the
+person.
+"""
 _N_ROWS = 3
-"""Number of rows of a column that must be in another unit, at least."""
+"""Smallest number of a column's rows in another unit to refuse the rows."""
 _SHARE_OF_ROWS = 0.01
-"""Share of the rows of a column that must be in another unit, at least."""
+"""Smallest share of a column's rows in another unit to refuse the rows."""
 _SHARE_OF_SITE = 0.5
-"""Share of a site's rows of a column that must be in another unit, at least."""
+"""Smallest share of a site's rows of a column in another unit to refuse the site."""
 _N_OF_SITE = 2
-"""Number of a site's rows of a column that must be in another unit, at least."""
+"""Smallest number of a site's rows of a column in another unit to refuse the site."""
 _HEAD_TOLERANCE = 0.35
-"""Decimal logarithm by which a head size in another unit may be off."""
+"""Tolerance around the factor of another unit for head sizes, as a decimal logarithm."""
 _FACTORS_OF_HEADS = (MM3_PER_ML, MM3_PER_ML**2)
 _MAY_BE_EMPTY = re.compile(
     "ventricle|inf-lat-vent|csf|choroid-plexus|vessel|hypointensities|surfaceholes", re.IGNORECASE
 )
-"""Parts of the names of structures that a healthy brain may lack, or whose size spans orders."""
+"""Pattern of structures that a healthy brain may lack, or whose size spans orders of magnitude."""
 _OF_TISSUE = ("_Vgm", "_Vwm", "_Vcsf")
-"""Ends of the names of volumes of one tissue in a region, which may hold nothing of the tissue."""
+"""Ends of names of tissue volumes in a region, which may hold nothing of the tissue."""
 _N_NAMED = 3
-"""Number of people of a site that a message names."""
+"""Largest number of people of a site that a message names."""
 
 
 def may_be_empty(name: str, kind: Kind) -> bool:
-    """Tell whether a measure of 0 can be true.
+    """Tell whether a value of 0 can be true for a regional measure.
 
     Lesions (hypointensities), vessels, fluid and the cavities that hold fluid can be absent, and a
     region can hold nothing of a tissue. No brain is without the other structures, and no region of
@@ -102,7 +108,7 @@ def may_be_empty(name: str, kind: Kind) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Rows of measures as messages name them.
+    """Names and sites of the rows of measures, for messages.
 
     Parameters
     ----------
@@ -121,7 +127,7 @@ class People:
 
 @dataclass(frozen=True)
 class _Unit:
-    """Unit that values seem to be in: its factor from the right unit, and its name."""
+    """Unit that values may be in: kind of measure, factor to the right unit, and name."""
 
     kind: Kind
     factor: float
@@ -129,7 +135,7 @@ class _Unit:
 
 
 def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
-    """Refuse measures whose median over people is far from usual, and name their likely unit."""
+    """Refuse measures whose median over people is far from usual, and name the likely unit."""
     medians = values.median()
     of_cortex = medians[[name for name, kind in kinds.items() if kind == "thickness"]].dropna()
     typical = {name: value for name, value in _TYPICAL.items() if name in medians}
@@ -158,14 +164,14 @@ def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
 
 
 def _and_more(n_columns: int) -> str:
-    """Return words for further columns, or ""."""
+    """Return words on the number of further columns; "" for 0."""
     if not n_columns:
         return ""
     return f" and {n_columns} more columns"
 
 
 def _is_near(value: float, typical: float, kind: Kind) -> bool:
-    """Tell whether a size is missing, or near the usual size of its kind."""
+    """Tell whether a size is missing, or within a factor of the usual size."""
     factor = _FACTOR
     if kind == "thickness":
         factor = _FACTOR_OF_THICKNESS
@@ -182,10 +188,10 @@ def check_units_of_people(
 ) -> None:
     """Refuse sites and people whose measures are in another unit than other people's.
 
-    A person is refused where three columns, and a tenth of those of one kind, are off by the factor
-    of a unit; a column where half of a site, or a hundredth of all people, are off; and a head
-    size alone, since no head is a thousandth of another. Columns with values below 0 are
-    standardised, and not judged.
+    A person is refused if three columns, and a tenth of the columns of one kind of measure, are off
+    by the factor of a unit. A column is refused if half of a site, or a hundredth of all people,
+    are off. A head size is refused alone, since no head is a thousandth of another. Columns with
+    values below 0 seem to be standardised, and are not judged.
 
     Parameters
     ----------
@@ -221,7 +227,7 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return the units of a kind; with most rows in a smaller unit, the factor of the rest, too."""
+    """Return units to test for a kind of measure; either unit may be the one of most rows."""
     factors = _FACTORS_OF_UNITS[kind]
     exponents = set(map(round, map(math.log10, factors)))
     units = []
@@ -235,7 +241,7 @@ def _units_of(kind: Kind) -> list[_Unit]:
 def _find_unit(
     table: pd.DataFrame, expected: pd.Series, unit: _Unit, people: People, problems: Problems
 ) -> None:
-    """Add a problem for each site, or person, with values in a unit."""
+    """Add a problem for each site or person whose values are off by the factor of a unit."""
     ratios = np.log10(table.to_numpy() / expected.to_numpy(dtype=float))
     distance = np.abs(ratios - math.log10(unit.factor))
     is_off = distance <= _TOLERANCES[unit.kind]
@@ -260,7 +266,7 @@ def _find_unit(
 
 
 def _shown(value: float) -> str:
-    """Return a size for a message; large sizes are whole numbers."""
+    """Return a size as text for a message; large sizes as whole numbers."""
     if value >= MM3_PER_ML:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -269,7 +275,7 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each person whether many columns are in another unit, or both of two."""
+    """Tell for each person whether many columns are in another unit, or both if there are two."""
     n_off = is_off.sum(axis=1)
     n_known = is_known.sum(axis=1)
     are_many = n_off >= np.maximum(_N_COLUMNS, _SHARE_OF_COLUMNS * n_known)
@@ -279,7 +285,7 @@ def _rows_off(
 def _columns_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_], people: People
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each value whether its column is in another unit at a site, or for many people."""
+    """Tell for each value whether its column is in another unit at the site, or for many people."""
     n_off = is_off.sum(axis=0)
     n_known = is_known.sum(axis=0)
     wrong = np.zeros_like(is_off)
@@ -294,7 +300,7 @@ def _columns_off(
 
 
 def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[int]]:
-    """Return the wrong rows of each site together, and each wrong row without a site alone."""
+    """Group wrong rows by site; each wrong row without a site is a group of its own."""
     by_site: dict[str, list[int]] = {}
     alone = []
     for row in np.flatnonzero(is_wrong).tolist():
@@ -306,7 +312,7 @@ def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[
 
 
 def _name_of(rows: Sequence[int], people: People) -> str:
-    """Return the name of a person, or the number of people of a site and the first names."""
+    """Return a person's name, or the number of people of a site with the first names."""
     site = people.sites[rows[0]]
     if len(rows) == 1:
         return people.names[rows[0]]
@@ -318,12 +324,12 @@ def _name_of(rows: Sequence[int], people: People) -> str:
 
 
 def check_head_sizes(volumes: pd.Series, people: People) -> None:
-    """Refuse head sizes of a column ``tiv`` in mL where others are in mm³.
+    """Refuse a column ``tiv`` of head sizes that mixes mL and mm³.
 
     Parameters
     ----------
-        Head sizes in one unit, whether mL or mm³.
-        Head sizes in one unit, whichever that is.
+    volumes : Series
+        Head size of each row; mL and mm³ are both allowed, if all rows have the same unit.
     people : People
         Names of the rows.
     """

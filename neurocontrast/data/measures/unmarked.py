@@ -1,4 +1,4 @@
-"""Codes for missing values among regional measures, such as 999 beside thicknesses of 2.5."""
+"""Find codes for missing values among regional measures, such as 999 among thicknesses of 2.5."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,13 @@ from neurocontrast.data.problems import Problems
 
 _CODES = (99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0)
 _FACTOR = 1.5
-"""Factor by which a code exceeds all other values of its column."""
+"""Factor by which a code such as 999 must exceed all other values of the column."""
 _SPREAD = 2.0
-"""Largest value of a measure as a multiple of its usual value, where nobody has a true value."""
+"""Multiple of a measure's usual value taken as the largest true one, if all values are codes."""
 _N_UNSURE = 2
-"""Number of people who must have a code where true values can span orders, as of a ventricle."""
+"""Number of people who must have a code, for measures whose true values span orders of
+magnitude.
+"""
 
 
 def check_codes(

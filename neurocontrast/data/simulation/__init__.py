@@ -1,4 +1,4 @@
-"""Simulation of a multi-site cohort from the MNI152 templates, with planted effects."""
+"""Simulate a multi-site cohort of brain scans from the MNI152 templates, with planted effects."""
 
 import gzip
 from pathlib import Path
@@ -39,7 +39,7 @@ __all__ = [
 def write_cohort(
     settings: SimulationSettings, folder: Path, *, n_workers: int = 1, progress: Progress = SILENT
 ) -> pd.DataFrame:
-    """Write images, ``participants.tsv`` and ``simulation.json`` into `folder`.
+    """Write a simulated cohort: images, ``participants.tsv`` and ``simulation.json``.
 
     The files are the same for any `n_workers`.
     """
@@ -71,7 +71,7 @@ def write_cohort(
 
 
 def describe_simulation(settings: SimulationSettings) -> SimulationRecord:
-    """Return the record of a simulation: its settings and the effects that were planted."""
+    """Return the record of a simulation: settings, sites, and effects that were planted."""
     planted = {
         "people": "own folding and shape",
         "age": (
@@ -111,7 +111,7 @@ def describe_simulation(settings: SimulationSettings) -> SimulationRecord:
 
 
 def _write_person(settings: SimulationSettings, person: Person, folder: Path) -> None:
-    """Write the image of a person as a compressed NIfTI file."""
+    """Write the simulated scan of a person as a compressed NIfTI file."""
     affine = load_anatomy(settings.spacing_mm).affine
     image = nib.Nifti1Image(render_scan(settings, person), affine)
     image.header["descrip"] = b"neurocontrast simulated"

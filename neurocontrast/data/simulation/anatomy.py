@@ -11,23 +11,23 @@ from scipy import ndimage, special
 from neurocontrast.transforms.preprocessing import MNI_EXTENT_MM, MNI_ORIGIN_MM, mni_grid
 
 GREY = 0.651 / 0.864
-"""Intensity of the template's grey matter relative to white matter."""
+"""Signal of grey matter in the template, relative to white matter."""
 FLUID = 0.298 / 0.864
-"""Intensity of the template's fluid relative to white matter."""
+"""Signal of cerebrospinal fluid in the template, relative to white matter."""
 _MEDIAL_TEMPORAL = ((26.0, -16.0, -18.0), (-26.0, -16.0, -18.0))
-"""Centres of the patients' focal region in MNI space, in mm."""
+"""Centres of the region of patients' atrophy, in mm in MNI space."""
 _WIDTH_MM = 11.0
-"""Standard deviation of the patients' focal region."""
+"""Standard deviation in mm of the Gaussian weights of the region of patients' atrophy."""
 _MISALIGNED_MM = 3.5
-"""Standard deviation of a fold's position between people who are aligned by an affine."""
+"""Standard deviation in mm of a fold's position between people after affine registration."""
 _SULCI_APART_MM = 12.0
-"""Distance between neighbouring sulci."""
+"""Distance between neighbouring sulci, in mm."""
 _FOLD_BANDWIDTH = 0.3
-"""Standard deviation of the logarithm of the folding's wavelength."""
+"""Standard deviation of the logarithm of the folding field's wavelength."""
 _FOLD_CONTROL_MM = 6.0
-"""Distance between control points of the folding."""
+"""Distance between control points of the folding field, in mm."""
 _SMOOTH_CONTROL_MM = 12.0
-"""Distance between control points of smooth displacements."""
+"""Distance between control points of smooth displacements, in mm."""
 Array = NDArray[np.float32]
 
 
@@ -36,9 +36,9 @@ class RandomField:
     """Gaussian random fields of unit variance, drawn at control points for any voxel size."""
 
     splines: tuple[Array, ...]
-    """Cubic B-spline bases (n_voxels, n_controls) along the axes."""
+    """Cubic B-spline bases along the three axes, each of shape (n_voxels, n_controls)."""
     gain: Array | None = None
-    """Factor of each frequency of the control points' noise; white noise where None."""
+    """Factor for each frequency of the noise at control points; None for white noise."""
 
     def draw(self, generator: np.random.Generator, n_fields: int = 1) -> Array:
         """Draw fields of shape (n_fields, nx, ny, nz)."""
@@ -55,42 +55,44 @@ class RandomField:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Templates and maps of effects on one grid, mostly as flat arrays over `brain`."""
+    """Templates and maps of effects on a voxel grid, mostly flat arrays over voxels of `brain`."""
 
     spacing_mm: float
     shape: tuple[int, ...]
     affine: NDArray[np.float64]
     brain: NDArray[np.int64]
-    """Flat indices (n,) of the voxels where a brain of any size may be."""
+    """Flat indices (n,) of the voxels in which a brain of any size may be."""
     positions: Array
-    """Positions of the voxels in mm, of shape (3, n)."""
+    """Positions of the voxels of `brain` in mm in MNI space, of shape (3, n)."""
     image: Array
-    """T1-weighted template minus the mean signal of its tissues, white matter near 1."""
+    """T1-weighted template minus the mean signal of its tissues, relative to the signal of
+    white matter.
+    """
     head: Array
-    """Fraction of each voxel inside the template's brain."""
+    """Fraction of each voxel that is inside the template's brain."""
     fluid_above: Array
-    """Folding above which a voxel is fluid, in standard deviations."""
+    """Value of the folding field above which a voxel is fluid, in standard deviations."""
     white_below: Array
-    """Folding below which a voxel is white matter, in standard deviations."""
+    """Value of the folding field below which a voxel is white matter, in standard deviations."""
     individual: Array
-    """Correlation of a voxel's tissue with a person's folding."""
+    """Correlation of each voxel's tissue with a person's folding field."""
     outer: Array
     """Nearness of folds: about 1 in the cortex, and 0 deep in the brain."""
     medial_temporal: Array
-    """Weight of the patients' focal loss."""
+    """Weight of patients' grey-matter loss at each voxel, 0 to 1."""
     towards_ventricles: Array
-    """Unit displacement towards the ventricles, of shape (3, n), fading with distance."""
+    """Displacement of unit length towards the ventricles (3, n), which fades with distance."""
     folding: RandomField
-    """Field whose zero surfaces are sulci."""
+    """Random field whose zero surfaces are sulci."""
     smooth: RandomField
-    """Field of smooth displacements."""
+    """Random field of smooth displacements."""
     bias_terms: Array
     """Smooth terms of bias fields (n_terms, n), each of unit variance over the brain."""
 
 
 @functools.lru_cache(maxsize=2)
 def load_anatomy(spacing_mm: float) -> Anatomy:
-    """Return the templates on the grid of `spacing_mm`, from the files that nilearn ships."""
+    """Return the templates on a grid of `spacing_mm`, from files that come with nilearn."""
     affine, shape = mni_grid(spacing_mm)
     # About as wide as a voxel, against aliasing.
     sigma = math.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2)
@@ -128,7 +130,7 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
 
 
 def _medial_temporal(positions: Array) -> NDArray[np.float64]:
-    """Return the weight of the patients' focal region at each position, at most 1."""
+    """Return the weight of the region of patients' atrophy at each position, 0 to 1."""
     weights = []
     for centre in _MEDIAL_TEMPORAL:
         squared = ((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0)
@@ -145,7 +147,7 @@ def _bias_terms(positions: Array, inside: NDArray[np.bool_]) -> Array:
 
 
 def _fine_maps() -> dict[str, Array]:
-    """Return the maps at 1 mm over the field of view, and the field that points to the ventricles.
+    """Return 1 mm maps of tissues and cortex, and a vector field towards the ventricles.
 
     In the cortex the shares of tissues are of people who are aligned by an affine alone.
     """
@@ -186,7 +188,7 @@ def _fine_maps() -> dict[str, Array]:
 
 
 def _ventricles(fluid: Array) -> NDArray[np.bool_]:
-    """Return the lateral ventricles: the two bodies of fluid about (±14, -15, 14) mm."""
+    """Return a mask of the lateral ventricles: the fluid bodies at about (±14, -15, 14) mm."""
     bodies, _ = ndimage.label(fluid > 0.6)
     ventricles = np.zeros(fluid.shape, dtype=bool)
     for side in (-14.0, 14.0):
@@ -198,7 +200,7 @@ def _ventricles(fluid: Array) -> NDArray[np.bool_]:
 
 
 def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
-    """Return the field whose zero surfaces are sulci: noise of about twice their wavelength."""
+    """Return the random field whose zero surfaces are sulci: noise around one wavelength."""
     splines = _splines(axes, _FOLD_CONTROL_MM)
     shape = tuple(basis.shape[1] for basis in splines)
     turns = [
@@ -216,7 +218,7 @@ def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
 
 
 def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array, ...]:
-    """Return cubic B-spline bases (n_voxels, n_controls) along the axes, for white noise."""
+    """Return cubic B-spline bases (n_voxels, n_controls) for three axes, for white noise."""
     bases = []
     for origin, side, along_mm in zip(MNI_ORIGIN_MM, MNI_EXTENT_MM, axes, strict=True):
         controls = origin + np.arange(-control_mm, side + 2 * control_mm, control_mm)
@@ -229,12 +231,12 @@ def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array,
 
 
 def _smooth(fine: Array, sigma: float) -> Array:
-    """Return a map smoothed by a Gaussian of `sigma` voxels, with the same grid."""
+    """Return a map smoothed by a Gaussian of standard deviation `sigma` in voxels."""
     return _filter(fine, [np.arange(n, dtype=np.float64) for n in fine.shape], sigma)
 
 
 def _filter(fine: Array, points: list[NDArray[np.float64]], sigma: float) -> Array:
-    """Return Gaussian averages of a map about each point of a grid: one matrix product an axis."""
+    """Return Gaussian averages of a map around each point of a grid, axis by axis."""
     for axis, centres in enumerate(points):
         distance = centres[:, None] - np.arange(fine.shape[axis])
         weights = np.exp(-0.5 * (distance / sigma) ** 2)

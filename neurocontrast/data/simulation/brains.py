@@ -1,4 +1,4 @@
-"""Simulated brains: MNI152 maps on a grid, differences between people, and acquisition."""
+"""Render simulated scans: MNI152 maps on a grid, differences between people, and acquisition."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,26 +15,30 @@ from neurocontrast.transforms.preprocessing import (
 
 _LARGEST_STORED = 32_000.0
 _BORDER = 0.12
-"""Intensity of the brain's border relative to white matter."""
+"""Signal at the brain's border, relative to white matter."""
 _MENINGES = 0.35
-"""Intensity, relative to white matter, of tissue that a loose skull-stripping leaves."""
+"""Signal of tissue that a loose skull-stripping leaves, relative to white matter."""
 
 # Fitted to real brains: benchmarks/simulation.py.
 _ROTATION_DEG = 0.3
 _SHIFT_MM = 0.3
-"""Standard deviations of rotation and shift that an affine registration leaves."""
+"""Standard deviation of the shift in mm that affine registration leaves, along each axis."""
 _STIFF_RIM = 0.6
-"""Share of the deformation that is missing at the brain's rim, which the affine fits."""
+"""Share of the deformation that is missing at the brain's rim, as affine registration fits the
+rim.
+"""
 _DEFORMATION_MM = 2.2
-"""Standard deviation of a person's smooth displacements, along each axis."""
+"""Standard deviation of a person's smooth displacements in mm, along each axis."""
 _SEX_MM = 0.18
-"""Displacement of men along a pattern, and of women against the pattern (standard deviation)."""
+"""Standard deviation in mm of the sexes' displacement: along a pattern in men, against in women."""
 _CORTEX_LOSS = 2.0
-"""Shift of the border of fluid from 20 to 80 years, in standard deviations of the folding."""
+"""Shift of the fluid's border from 20 to 80 years, in standard deviations of the folding field."""
 _VENTRICLES_MM = 4.0
-"""Displacement at the ventricles' border from 20 to 80 years."""
+"""Displacement at the ventricles' border from 20 to 80 years, in mm."""
 _VENTRICLES_SD_MM = 1.3
-"""Standard deviation of the displacement at the ventricles' border between people of one age."""
+"""Standard deviation between people of one age of the displacement at the ventricles' border,
+in mm.
+"""
 _CONTRAST_LOSS = 0.15
 """Share of the contrast of white over grey matter that is lost from 20 to 80 years."""
 
@@ -42,7 +46,7 @@ _CONTRAST_LOSS = 0.15
 def render_scan(
     settings: SimulationSettings, person: Person, scanner: Scanner | None = None
 ) -> NDArray[np.int16]:
-    """Return the skull-stripped T1-weighted volume (D, H, W) of a person, in MNI space, RAS.
+    """Render the skull-stripped T1-weighted volume (D, H, W) of a simulated person, in MNI space.
 
     The scanner is the one of the person's site unless `scanner` is another one.
     """
@@ -63,7 +67,7 @@ def render_scan(
 
 
 def _ageing(person: Person) -> tuple[float, float, float]:
-    """Return the effects of age on cortex, ventricles and contrast, 0 at 20 years, about 1 at 80.
+    """Return the effects of age on cortex, ventricles and contrast: 0 at 20 years, about 1 at 80.
 
     The cortex thins fast in youth and slower later; ventricles hardly grow before 40 and fast after
     60, in men earlier.
@@ -82,7 +86,7 @@ def _ageing(person: Person) -> tuple[float, float, float]:
 def _individual(
     settings: SimulationSettings, person: Person, anatomy: Anatomy, scanner: Scanner
 ) -> tuple[Array, Array]:
-    """Return a person's image in template space, and the positions (3, n) to sample."""
+    """Return a simulated person's image in template space, and the positions (3, n) to sample."""
     generator = derive_generator("simulated-anatomy", settings.seed, person.index)
     angles = np.deg2rad(_ROTATION_DEG) * generator.standard_normal(3)
     shift = _SHIFT_MM * generator.standard_normal(3)
@@ -125,7 +129,7 @@ def _individual(
 
 
 def _displacement_of_sex(person: Person, anatomy: Anatomy) -> Array:
-    """Return the displacement (3, n) of men along a pattern, or of women against the pattern."""
+    """Return the displacement (3, n) in mm by sex: along a pattern in men, against in women."""
     fields = anatomy.smooth.draw(derive_generator("simulated-sex"), 3)
     pattern = fields.reshape(3, -1)[:, anatomy.brain]
     along_pattern_mm = -_SEX_MM
@@ -137,7 +141,7 @@ def _displacement_of_sex(person: Person, anatomy: Anatomy) -> Array:
 def _strip(
     brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the image after skull-stripping, and a mask of the kept voxels of `anatomy.brain`."""
+    """Imitate skull-stripping: return the image, and a mask of kept voxels in `anatomy.brain`."""
     mask = brain > _BORDER
     darkness = np.clip(1.0 - brain / np.float32(GREY), 0.0, 1.0) * mask
     with_fluid = brain + np.float32(scanner.fluid) * darkness
@@ -157,7 +161,7 @@ def _strip(
 def _acquire(
     brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
 ) -> NDArray[np.int16]:
-    """Apply contrast, blur, bias field and Rician noise inside the brain; store whole numbers."""
+    """Imitate a scanner: contrast, blur, bias field and Rician noise; return whole numbers."""
     brain, kept = _strip(brain, scanner, anatomy, generator)
     inside = np.flatnonzero(kept)
     signal = np.maximum(brain, 0.0) ** np.float32(scanner.gamma)

@@ -1,4 +1,4 @@
-"""People and scanners of a simulated cohort, drawn from seeds, without images."""
+"""Draw people and scanners of a simulated cohort from seeds, without images."""
 
 import functools
 import math
@@ -15,30 +15,30 @@ from neurocontrast.settings import Settings
 
 AGE_RANGE_YEARS = (18.0, 85.0)
 SEX_SCALE = 0.006
-"""Mean logarithm of the brain's linear size in men over women."""
+"""Difference between men and women in the mean logarithm of the brain's linear size."""
 _SIZE_SD = 0.008
 """Standard deviation of the logarithm of the brain's linear size within a sex."""
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 _BIAS_TERMS = 9
 _BRAIN_AGE_SD_YEARS = 3.5
-"""Standard deviation of a brain's apparent age about the person's age."""
+"""Standard deviation of a brain's apparent age around the person's age, in years."""
 _SITE_AGE_SD_YEARS = 4.0
-"""Standard deviation of the mean age between sites."""
+"""Standard deviation of the mean age between sites, in years."""
 _OWN_BIAS = 0.025
-"""Standard deviation of a person's change of the bias field, at site effects of 1."""
+"""Standard deviation of the change in bias field from person to person, at `site_effects` of 1."""
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
 class SimulationSettings(Settings):
-    """Choose the people, the effects in patients' brains, and the scanners."""
+    """Choose the people of a simulation, the effects in patients' brains, and the scanners."""
 
     n_subjects: int = Field(300, ge=1, le=1_000_000)
     """Number of people. Person number i is the same whatever `n_subjects` is."""
     n_sites: int = Field(8, ge=1, le=10_000)
-    """Number of scanners, of uneven sizes."""
+    """Number of scanners (sites), with uneven numbers of people."""
     spacing_mm: float = Field(4.0, ge=1.0, le=12.0, allow_inf_nan=False)
-    """Voxel side; 4 mm gives 46×55×46 voxels, 1.5 mm gives 121×145×121."""
+    """Side of a voxel in mm; 4 mm gives 46×55×46 voxels, 1.5 mm gives 121×145×121."""
     seed: int = Field(0, ge=0)
     """Seed of the people. Participant identifiers contain the seed, so two cohorts of different
     seeds share nobody."""
@@ -53,13 +53,15 @@ class SimulationSettings(Settings):
     """Difference between sites in the odds of being a patient: none at 0, about e times at 1; at 3
     most sites nearly have a single class."""
     focal_atrophy: Fraction = 0.4
-    """Mean strength of the grey matter's loss in the medial temporal region of patients."""
+    """Mean strength of the loss of grey matter in the medial temporal region of patients, 0 to
+    1.
+    """
     patient_ageing_years: float = Field(6.0, ge=0.0, le=40.0)
     """Years by which the brains of patients look older than their age, on average."""
 
     @property
     def scanner_seed(self) -> int:
-        """Seed of the scanners."""
+        """Seed of the scanners: `site_seed`, or `seed` if that is None."""
         if self.site_seed is None:
             return self.seed
         return self.site_seed
@@ -67,30 +69,30 @@ class SimulationSettings(Settings):
 
 @dataclass(frozen=True)
 class Scanner:
-    """Scanner of a site; intensities and noise are relative to white matter's intensity."""
+    """Scanner of a simulated site; signal and noise are relative to the signal of white matter."""
 
     gain: float = 700.0
     """Stored intensity of white matter."""
     gamma: float = 1.0
     white_shift: float = 0.0
-    """Change of white matter, as a fraction of its contrast over grey matter."""
+    """Change of white matter's signal, as a fraction of its contrast over grey matter."""
     bias: NDArray[np.float64] | tuple[float, ...] = (0.0,) * _BIAS_TERMS
-    """Coefficients of the bias field's smooth terms."""
+    """Coefficients of the smooth terms of the bias field."""
     own_bias: float = 0.0
-    """Standard deviation of the bias field's change from person to person."""
+    """Standard deviation of the change in bias field from person to person."""
     noise: float = 0.0
     blur_mm: float = 0.0
     fluid: float = 0.0
-    """Intensity that is added to the darkest tissue's signal."""
+    """Signal added to the darkest tissue, cerebrospinal fluid."""
     stripping_mm: float = 0.0
-    """Distance of the skull-stripping's cut from the brain's border; inside where negative."""
+    """Distance in mm of skull-stripping's cut from the brain's border; negative cuts inside."""
     slice_mm: float = 0.0
-    """Thickness of slices beyond the voxel's thickness, from foot to head."""
+    """Blur in mm from foot to head, by slices thicker than a voxel."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Site of a simulated cohort: its share of all people, their ages, its share of patients."""
+    """Site of a simulated cohort: share of all people, shift of ages, and share of patients."""
 
     name: str
     share: float
@@ -100,7 +102,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Person:
-    """Simulated person, with the strengths of the effects in the brain."""
+    """Simulated person: age, sex, site, diagnosis, and strengths of the effects in the brain."""
 
     index: int
     participant_id: str
@@ -112,13 +114,13 @@ class Person:
     """Years by which the brain looks older than the person."""
     log_size: float
     ventricle_gap: float
-    """Size of the ventricles for the brain's age, in standard deviations."""
+    """Size of the ventricles relative to the brain's age, in standard deviations."""
     focal_loss: float
-    """Strength of the loss in the patients' region; 0 in controls."""
+    """Strength of the grey-matter loss in the patients' region; 0 in controls."""
 
 
 def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
-    """Draw the scanner of a site from the seed of the scanners and the number of the site."""
+    """Draw the scanner of a site, from the seed of the scanners and the site's number."""
     generator = derive_generator("simulated-scanner", settings.scanner_seed, site)
     gamma, white, gain, fluid, stripping = np.clip(generator.standard_normal(5), -2.0, 2.0)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
@@ -140,7 +142,7 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 
 @functools.lru_cache(maxsize=8)
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
-    """Draw the sizes of sites, their ages and their fractions of patients."""
+    """Draw the shares of people, shifts of age, and fractions of patients of all sites."""
     shares = np.empty(settings.n_sites)
     shifts = np.empty(settings.n_sites)
     odds = np.empty(settings.n_sites)

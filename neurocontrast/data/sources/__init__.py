@@ -1,4 +1,4 @@
-"""Sources of the samples of a run: scans of brains, regional measures, or registered kinds."""
+"""Make the source of a run's samples: scans of brains, regional measures, or other kinds."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ _OF_BRAINS: dict[str, type[DataSettings] | type[MeasureDataSettings]] = {
     "volumes": DataSettings,
     "measures": MeasureDataSettings,
 }
-"""Settings of ``data`` for each kind of samples of brains."""
+"""Kind of samples of brains → class of settings for the section ``data``."""
 
 Brains = BrainVolumes | RegionalMeasures
 
@@ -54,7 +54,7 @@ def source_of(
     frame: pd.DataFrame | None = None,
     second: tuple[MeasureTableSettings, MeasureAugmentSettings] | None = None,
 ) -> Source:
-    """Return the source that the section ``data`` describes.
+    """Return the source of samples that the configuration's section ``data`` describes.
 
     `transforms`, `augment` and `frame` are transforms and a table from Python. `second` describes
     the measures of the same scans, for a second encoder, and their views.
@@ -84,7 +84,7 @@ def source_of_run(
     *,
     transforms: Compose | None = None,
 ) -> Source:
-    """Return samples by the section ``data``, preprocessed as a run's were.
+    """Return a source of new samples that are preprocessed like a run's training samples.
 
     `contract` is the run's ``encoder.json``. Settings of ``data`` that were given and contradict
     the run, which they cannot change, are refused.
@@ -105,7 +105,7 @@ def source_of_run(
 
 
 def _settings_of_kind(trained: str, data: AnyDataSettings) -> AnyDataSettings:
-    """Return the settings of the kind that a run was trained on, with the folders of `data`.
+    """Return settings for the kind of samples a run was trained on, with the folders of `data`.
 
     Settings that the kind of the run does not have are refused.
     """
@@ -135,7 +135,7 @@ def _settings_of_kind(trained: str, data: AnyDataSettings) -> AnyDataSettings:
 
 
 def _check_settings(data: AnyDataSettings, of_run: Json) -> None:
-    """Refuse settings of ``data`` that contradict the settings that a run has decided."""
+    """Refuse settings of the section ``data`` that contradict the preprocessing of a run."""
     problems = []
     for name in sorted(of_run.keys() & data.model_fields_set):
         asked = getattr(data, name)
@@ -158,7 +158,7 @@ def brains_of_run(
     what: str,
     transforms: Compose | None = None,
 ) -> Brains:
-    """Return brains as a run was trained on them; refuse a run of other samples.
+    """Return a source of brains preprocessed like a run's; refuse a run of other samples.
 
     `what` begins the refusal.
     """

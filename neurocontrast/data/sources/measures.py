@@ -1,4 +1,4 @@
-"""Source of regional measures for training and embedding."""
+"""Source of regional measures, for training an encoder and for embedding people."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,38 +34,42 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 _FRAME = Path("X")
-"""Source of a cohort that is a DataFrame of measures alone."""
+"""Name of the source of a cohort made from a DataFrame of measures alone."""
 _LEFT_OUT = "X: left out "
-"""Beginning of a note on columns of a DataFrame that are no measures, as an age is none."""
+"""Beginning of a note on columns of a DataFrame that are no regional measures, such as age."""
 
 
 @dataclass(frozen=True)
 class RegionalMeasures(Source):
-    """Source of regional measures, standardised by the people of training.
+    """Source of regional measures, standardised by the training people.
 
-    Views replace values by values of the people of training.
+    Augmented views replace values by values of training people.
     """
 
     data: MeasureDataSettings
     contract_: MeasuresContract | None = None
     max_missing_of_run: float | None = None
-    """Share of missing measures that the run allowed, where `data` allows another share."""
+    """Share of missing measures that the run allowed, if `data` allows another share; None if
+    not.
+    """
     learned: npt.NDArray[np.float32] | None = None
-    """Standardised measures of the people of training, of shape (people, 1, measures)."""
+    """Standardised measures of the training people, of shape (people, 1, measures); None before
+    fitting.
+    """
 
     @property
     def n_channels(self) -> int:
-        """Number of measures of one person."""
+        """Number of regional measures of one person."""
         return len(self.known.columns)
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Names of the measures that are the network's input."""
+        """Names of the regional measures that are the network's input."""
         return self.known.columns
 
     @property
     def known(self) -> MeasuresContract:
-        """Contract of the run, or the contract fitted on the people of training."""
+        """Standardisation of the run, or the one fitted on the training people."""
         if self.contract_ is None:
             raise ConfigError(
                 "data.participants: missing. What an encoder reads of measures is learned from "
@@ -76,7 +80,7 @@ class RegionalMeasures(Source):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read people and their measures; warn of another atlas or program than the run's."""
+        """Read people and measures; warn of another atlas or program than the run's."""
         _check_no_images(images_root)
         all_measured = check_images and not self.skips
         cohort = read_measures(
@@ -90,11 +94,11 @@ class RegionalMeasures(Source):
 
     @property
     def choice(self) -> dict[str, str]:
-        """Atlas and kind of measure by which columns are chosen."""
+        """Atlas and measure of the cortex by which tables and columns are chosen."""
         return {"atlas": self.data.atlas, "measure": self.data.measure}
 
     def _compared(self, cohort: Cohort) -> Cohort:
-        """Refuse a cohort that lacks columns of a run; warn of another atlas or program."""
+        """Refuse a cohort that lacks a run's columns; warn of another atlas or program."""
         table = cohort.measures
         contract = self.contract_
         assert table is not None
@@ -132,7 +136,7 @@ class RegionalMeasures(Source):
         return replace(cohort, measures=table, warnings=(*cohort.warnings, *warnings))
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return everybody in a table or folder of measures, unless `data` names another one."""
+        """Return everybody in a table or folder of measures; None if `data` names another table."""
         _check_no_images(images_root)
         if self.data.measures is not None or not are_measures(scans):
             return None
@@ -142,7 +146,7 @@ class RegionalMeasures(Source):
         return self._compared(join_measures(people, table, all_measured=not table.unread))
 
     def cohort_of(self, scans: Any, folder: Path) -> Cohort:
-        """Return a cohort of the measures in the DataFrame `scans`, for `ScanEmbedder`."""
+        """Return a cohort from a DataFrame of regional measures, for `ScanEmbedder`."""
         del folder
         if not isinstance(scans, pd.DataFrame):
             raise DataError(
@@ -159,7 +163,7 @@ class RegionalMeasures(Source):
         return self._compared(people)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with the run's contract, or one fitted on the rows of training."""
+        """Return the source with a run's standardisation, or one fitted on training rows."""
         if cohort is None:
             return self
         assert cohort.measures is not None
@@ -172,13 +176,13 @@ class RegionalMeasures(Source):
         return replace(standardised, learned=values[list(rows)])
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Return the rows of people who lack too many measures, each with the reason."""
+        """Return row → reason, for people who lack too many measures."""
         del progress
         assert cohort.measures is not None
         return with_damage(cohort, self.known.lacking(cohort.measures.values))
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return the rows of people who lack too many of the measures that a run would learn."""
+        """Return row → reason, for people who lack too many measures for a new run."""
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
@@ -199,7 +203,7 @@ class RegionalMeasures(Source):
         return with_damage(cohort, reasons)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's contract; `data` says which share may be missing."""
+        """Return the source with a run's standardisation; `data` may change `max_missing`."""
         learned = MeasuresContract.from_json(samples.preprocessing.content())
         allowed = self.data.max_missing
         if "max_missing" not in self.data.model_fields_set or allowed == learned.max_missing:
@@ -211,34 +215,34 @@ class RegionalMeasures(Source):
         )
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return the settings by which the run standardises measures."""
+        """Return the settings by which a run standardises measures, by name."""
         del preprocessing
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
     def contract(self) -> Samples:
-        """Return the names of the measures and how they are standardised, for ``encoder.json``."""
+        """Return names and standardisation of the measures, for ``encoder.json``."""
         return Samples(preprocessing=PreprocessingRecord.model_validate(self.known.as_json()))
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
-        """Return the length of the axis on which measures are channels: one."""
+        """Return (1,): measures are the channels of a sample, whose only axis has length 1."""
         del cohort
         return (1,)
 
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
-        """Return the table of people with their measures in the units of their files."""
+        """Return the table of people with measures in mm, mm² and mm³, for an embeddings table."""
         assert cohort.measures is not None
         measures = cohort.measures.values[list(self.known.columns)].set_axis(cohort.table.index)
         people = cohort.table.drop(columns=measures.columns, errors="ignore")
         return pd.concat([people, measures], axis=1)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return a digest of each person's measures, before they are standardised."""
+        """Return digests of each person's measures, before standardisation."""
         del progress
         assert cohort.measures is not None
         return contents_of_measures(cohort.measures.values.reindex(columns=self.known.columns))
 
     def images(self, cohort: Cohort) -> MeasuresDataset:
-        """Return the cohort's measures, standardised, in the order of its rows."""
+        """Return a dataset of the cohort's standardised measures, in the order of the rows."""
         return MeasuresDataset(self._values(cohort))
 
     def _values(self, cohort: Cohort) -> npt.NDArray[np.float32]:
@@ -251,20 +255,20 @@ class RegionalMeasures(Source):
         )
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return the names and paths of tables of measures and of files of vectors."""
+        """Return name and path of tables of measures and files of vectors, by kind."""
         assert cohort.measures is not None
         tables = [(path.name, path) for path in cohort.measures.sources]
         return {"measures": tables, **super().files(cohort)}
 
     def built_in_views(self, augment: MeasureAugmentSettings) -> Any:
-        """Return the random views of measures."""
+        """Return the random transform of measures, which swaps in values of training people."""
         return RandMeasureViewd("image", augment, learned=self.learned)
 
 
 def _warnings_of_change(
     cohort: Cohort, names: str, names_of_run: str, *, separator: str
 ) -> Iterator[str]:
-    """Warn where measures are of other atlases or programs than a run's measures."""
+    """Warn if measures are of another atlas or program than the measures a run was trained on."""
     wanted = set(filter(None, names_of_run.split(separator)))
     if names and not wanted <= set(names.split(separator)):
         yield (
@@ -274,6 +278,6 @@ def _warnings_of_change(
 
 
 def _check_no_images(images_root: Any) -> None:
-    """Refuse a folder of images for regional measures, which have none."""
+    """Refuse a folder of images for regional measures, which have no images."""
     if images_root is not None:
         raise ConfigError("images_root: regional measures have no images. Leave it out.")

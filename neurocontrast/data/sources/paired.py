@@ -1,4 +1,4 @@
-"""Source of scans with regional measures of the same scans, for two encoders."""
+"""Source of scans and of regional measures of the same scans, to train two encoders."""
 
 import contextlib
 import re
@@ -24,7 +24,7 @@ from neurocontrast.transforms.paired_views import ViewOfEach
 
 @dataclass(frozen=True)
 class PairedBrains(BrainVolumes):
-    """Source of scans with the regional measures of the same scans, for two encoders.
+    """Source of scans and of regional measures of the same scans, to train two encoders.
 
     Scans and measures are joined by participant and session; their order in the tables does not
     matter.
@@ -35,14 +35,14 @@ class PairedBrains(BrainVolumes):
 
     @property
     def halves(self) -> tuple[BrainVolumes, RegionalMeasures]:
-        """Source of the scans alone, and source of the measures alone."""
+        """Source of the scans alone, and source of the regional measures alone."""
         settings = {setting.name: getattr(self, setting.name) for setting in fields(BrainVolumes)}
         return BrainVolumes(**settings), self.second
 
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read scans with their measures; refuse scans without measures unless they are skipped."""
+        """Read scans with their measures; refuse scans without measures unless skipped."""
         scans = super().read_cohort(
             participants, images_root=images_root, check_images=check_images
         )
@@ -65,12 +65,12 @@ class PairedBrains(BrainVolumes):
         return cohort
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return the rows of scans without measures, or with too few of them."""
+        """Return row → reason for scans without measures, or with too few of them."""
         with _of_section_2():
             return self.second.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with preprocessing for scans and a fitted contract for measures."""
+        """Return the source with preprocessing of scans, and fitted standardisation of measures."""
         with _of_section_2():
             return replace(
                 super().prepared(cohort, rows), second=self.second.prepared(cohort, rows)
@@ -88,7 +88,7 @@ class PairedBrains(BrainVolumes):
         return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return the digests of each scan and its measures; "" where either is missing."""
+        """Return digests of each scan and its measures; "" if either is missing."""
         contents = []
         of_scans = super().contents(cohort, progress)
         of_measures = self.second.contents(cohort, progress)
@@ -100,15 +100,15 @@ class PairedBrains(BrainVolumes):
         return contents
 
     def images(self, cohort: Cohort) -> PairedImages:
-        """Return the volumes and the measures of a cohort, in the order of its rows."""
+        """Return a dataset of pairs of volume and measures, in the order of the cohort's rows."""
         return PairedImages(super().images(cohort), self.second.images(cohort))
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return names and paths of scans' files, tables of measures and files of vectors."""
+        """Return name and path of tables of measures and files of vectors, by kind."""
         return {**self.second.files(cohort), **super().files(cohort)}
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
-        """Return a function that makes one view of scans and one view of measures of a batch."""
+        """Return a function that makes a view of scans and a view of measures of a batch."""
         first = self.two_views(augment, seed=seed)
         second = self.second.two_views(self.augment_2, seed=seed)
         return ViewOfEach(first, second)
@@ -116,7 +116,7 @@ class PairedBrains(BrainVolumes):
 
 @contextlib.contextmanager
 def _of_section_2() -> Iterator[None]:
-    """Rename keys of ``data`` to keys of ``data_2`` in errors about measures beside scans."""
+    """Rename keys of section ``data`` to ``data_2`` in errors about the measures of scans."""
     try:
         yield
     except DataError as error:

@@ -1,4 +1,4 @@
-"""The source of samples that all kinds share: reading, views, and a run's record of files."""
+"""Base class of sources, which read samples, make augmented views, and record a run's files."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Source of one kind of samples, described by the section ``data`` of a configuration.
+    """Source of one kind of samples, described by the configuration's section ``data``.
 
-    A source gives a cohort (`read_cohort`), makes its samples ready (`make_ready`), reads them
-    (`images`), and says how they were prepared (`contract`), from which another source prepares
-    others alike (`as_in_run`). A kind defines all of them but `make_ready`, the size of its samples
-    (`n_channels`, `shape`), and which settings a run has decided (`in_run`). `augment` is a
-    transform from Python that makes views, for ``augment.transforms: python``; `frame` is a table
-    from Python, in place of ``data.participants``.
+    A source reads a cohort (`read_cohort`), preprocesses the samples (`make_ready`), reads the
+    samples (`images`), and describes the preprocessing (`contract`), by which a source of new
+    samples repeats the preprocessing (`as_in_run`). Each kind of samples has a subclass, with all
+    these methods but `make_ready`, the size of a sample (`n_channels`, `shape`), and the settings
+    that a run has fixed (`in_run`). `augment` is a transform from Python that makes views, for
+    ``augment.transforms: python``; `frame` is a table from Python, in place of
+    ``data.participants``.
     """
 
     views_revision: ClassVar[int] = 1
-    """Number of the rule that draws views from keys; a resumed run of another number is warned."""
+    """Revision of the random numbers for augmented views; resuming a run of another one gives a
+    warning.
+    """
     content_words: ClassVar[Mapping[str, str]] = {}
-    """Words for the contents of `files`, where the kind of file is named by another word."""
+    """Key of `files` → word for the files' contents in messages, if not the key itself."""
 
     data: AnyDataSettings
     augment: Transform | None = None
@@ -60,7 +63,7 @@ class Source:
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Columns that hold the files of a scan, one a channel; None: the column ``path``."""
+        """Table columns with the files of a scan, one a channel; None for column ``path``."""
         return None
 
     @property
@@ -70,7 +73,7 @@ class Source:
 
     @property
     def halves(self) -> tuple[Any, ...]:
-        """Sources of the samples of each encoder: this one, or both of `PairedBrains`."""
+        """Sources of the samples for each encoder: this one, or the two of `PairedBrains`."""
         return (self,)
 
     @property
@@ -80,13 +83,13 @@ class Source:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Names of the measures that are the network's input; none for images."""
+        """Names of the regional measures that are the network's input; empty for images."""
         return ()
 
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read a table of samples of this kind; `images_root` replaces the folder of `data`."""
+        """Read a table of samples; `images_root` replaces the folder that `data` names."""
         root = self.data.images_root
         if images_root is not None:
             root = Path(images_root)
@@ -109,7 +112,7 @@ class Source:
         return self
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with the preprocessing that a network's size depends on.
+        """Return the source with the preprocessing on which a network's input size depends.
 
         Preprocessing that is learned is learned from the rows of training. Without a cohort, a
         source that must learn refuses.
@@ -118,80 +121,80 @@ class Source:
         return self
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with preprocessing learned by reading the samples of training."""
+        """Return the source with preprocessing learned by reading the training samples."""
         del cohort, rows, progress
         return self
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
-        """Prepare samples that are not ready to be read."""
+        """Preprocess the samples that are not yet ready to be read."""
         del cohort, progress
 
     def doubts(self, cohort: Cohort) -> list[str]:
-        """Return warnings about readable samples that look as if they were not prepared."""
+        """Return warnings about readable samples that seem unprepared, such as whole heads."""
         del cohort
         return []
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Prepare samples as `make_ready` does, and return why rows cannot be used, in order."""
+        """Preprocess samples as `make_ready` does; return row → reason for unusable samples."""
         self.make_ready(cohort, progress)
         return {}
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return why rows cannot be used by a new run, as far as the table of samples tells."""
+        """Return row → reason for samples a new run cannot use, as far as the table tells."""
         del cohort, seed
         return {}
 
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
-        """Return the columns of a cohort that embeddings carry."""
+        """Return the columns of a cohort that are written to its embeddings table."""
         return cohort.table
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return size and time of each sample's files, by which changed files are noticed."""
+        """Return size and time of each sample's files, to notice changed files."""
         del cohort
         return []
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return the digests of each sample's content, separated by spaces; "" without content.
+        """Return digests of each sample's content, separated by spaces; "" if not available.
 
-        They are the same under another name, in another file, and in another order of columns.
+        Digests are the same under another name, in another file, and in another order of columns.
         """
         del progress
         return [""] * len(cohort)
 
     def images(self, cohort: Cohort) -> Images:
-        """Return the samples of a cohort, in the order of its rows."""
+        """Return a dataset of a cohort's samples, in the order of the rows."""
         raise NotImplementedError
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
-        """Return the size of a channel of a sample along each axis."""
+        """Return the size of a sample along each axis, without the channels."""
         raise NotImplementedError
 
     def contract(self) -> Samples:
-        """Return how samples were prepared, for ``encoder.json``."""
+        """Return the description of the preprocessing, for ``encoder.json``."""
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source that prepares samples as a run does; `samples` is its contract."""
+        """Return the source with a run's preprocessing, as the run describes in `samples`."""
         raise NotImplementedError
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return the settings that a run has decided, by their names in ``data``."""
+        """Return the settings of section ``data`` that a run has fixed, by name."""
         raise NotImplementedError
 
     def set_up(self, encoder: Encoder) -> None:
-        """Give a new network the step of the preprocessing that the network does."""
+        """Give a new network any preprocessing step that the network itself does."""
         del encoder
 
     def built_in_views(self, augment: Any) -> Any:
-        """Return the transform that the operations of the section ``augment`` describe."""
+        """Return the random transform that the configuration's section ``augment`` describes."""
         raise NotImplementedError
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
-        """Return a function that makes two views of a batch; see `two_views`."""
+        """Return a function that makes two augmented views of a batch, as `two_views` does."""
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return two views by the operations of ``augment``, or by transforms from Python."""
+        """Return an object that makes two views, by section ``augment`` or Python transforms."""
         if augment.transforms is None:
             transform = self.built_in_views(augment)
         elif self.augment is not None:
@@ -203,9 +206,9 @@ class Source:
         return TwoViews(transform, seed=seed)
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return names and paths of the files that a run depends on, by kind of content.
+        """Return name and path of the files that a run depends on, by kind of content.
 
-        Scans are not among them: the cache notices when they change.
+        Scans are left out: the cache notices changed scans.
         """
         folder = cohort.source.parent
         vectors = []
@@ -215,7 +218,7 @@ class Source:
         return {"vectors": vectors}
 
     def record(self, cohort: Cohort) -> dict[str, Any]:
-        """Return the keys of ``provenance.json`` that tell a run's files and views from others.
+        """Return keys for ``provenance.json`` by which changed files and views are noticed.
 
         Sizes of files are recorded and times are not, which differ on another machine.
         """
@@ -228,7 +231,7 @@ class Source:
         return record
 
     def check_unchanged(self, cohort: Cohort, provenance: Provenance, folder: Path) -> None:
-        """Refuse to resume a run with files, or views from Python, that have changed."""
+        """Refuse to resume a run whose files, or views from Python, have changed."""
         now = self.record(cohort)
         changed = []
         for kind in self.files(cohort):
@@ -264,7 +267,7 @@ def _record_of(augment: Transform) -> Any:
 
 
 def _is_augment_of(stored: Any, current: Any) -> bool:
-    """Tell whether views are a run's own; warn where the run records too little to compare."""
+    """Tell whether transforms of views are a run's own; warn if the run's record cannot tell."""
     same = is_same(stored, current)
     if same is None or (same and current and set(map(type, current)) == {str}):
         warn_caller(
@@ -275,7 +278,7 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:
-    """Return a cohort if its rows are samples of the kind that is wanted: scans, or another."""
+    """Return a cohort whose rows are all samples of the wanted kind; refuse any other cohort."""
     samples = "scans of brains"
     wanted_address = ADDRESSES.find(wanted)
     if wanted_address is not None:

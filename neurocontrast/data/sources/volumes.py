@@ -1,4 +1,4 @@
-"""Scans of brains: preprocessed once, kept in a cache, read from the cache."""
+"""Source of brain scans: preprocessed once, kept in a cache, read from the cache."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.template import extent_of
 
 _N_SCANS_IN_DOUBT = 8
-"""Number of scans whose extent is looked at for warnings."""
+"""Number of scans whose extent is measured, to warn of whole heads and unregistered brains."""
 _Scan = str | os.PathLike | SpatialImage
 
 
@@ -46,15 +46,15 @@ class BrainVolumes(Source):
 
     data: DataSettings
     python_transforms: Compose | None = None
-    """Preprocessing from Python, for ``data.transforms: python``."""
+    """Preprocessing from Python, for ``data.transforms: python``; None for the package's own."""
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
     columns: tuple[str, ...] | None = None
-    """Columns with the files of each scan, where a run says which."""
+    """Table columns with the files of each scan, if a run states them; None before training."""
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Columns that hold the files of a scan: the columns of the run, or of `data`."""
+        """Table columns with the files of a scan, stated by the run or else by `data`."""
         if self.columns is not None:
             return self.columns
         return self.data.channels
@@ -66,7 +66,7 @@ class BrainVolumes(Source):
 
     @property
     def cache(self) -> VolumeCache:
-        """Cache of preprocessed volumes."""
+        """Cache of preprocessed volumes on disk."""
         data = self.data
         return VolumeCache(
             data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared
@@ -92,7 +92,7 @@ class BrainVolumes(Source):
         return Cohort(table, Path("scans"), channels=channels)
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with its cache in another folder."""
+        """Return the source with the cache in another folder."""
         return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
@@ -107,7 +107,7 @@ class BrainVolumes(Source):
         return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
 
     def _tried(self, cohort: Cohort | None) -> DescribedTransforms:
-        """Return the transforms from Python with the shape that they give the first scan."""
+        """Try the transforms from Python on the first scan, to learn the shape of the result."""
         transform = self.python_transforms
         if transform is None:
             raise ConfigError(
@@ -138,7 +138,7 @@ class BrainVolumes(Source):
         return described
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with the preprocessing of a run, the package's or the user's own."""
+        """Return the source with a run's preprocessing, the package's or the user's own."""
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
         if "image_shape" in preprocessing:
@@ -152,7 +152,7 @@ class BrainVolumes(Source):
         return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return the settings of the preprocessing that is in use."""
+        """Return the settings of section ``data`` that a run's preprocessing has fixed."""
         settings: dict[str, Any] = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         replaced = DataSettings.replaced()
         if not isinstance(self.transforms, Preprocessing):
@@ -168,7 +168,7 @@ class BrainVolumes(Source):
         return settings
 
     def contract(self) -> Samples:
-        """Return the preprocessing, precision and channels of images, for ``encoder.json``."""
+        """Return preprocessing, precision and channels of images, for ``encoder.json``."""
         return Samples(
             preprocessing=PreprocessingRecord.model_validate(self.transforms.contract()),
             cache_dtype=self.cache_dtype,
@@ -176,12 +176,12 @@ class BrainVolumes(Source):
         )
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
-        """Return the voxels of a preprocessed image along each axis."""
+        """Return the number of voxels of a preprocessed image along each axis."""
         del cohort
         return self.transforms.image_shape[1:]
 
     def images(self, cohort: Cohort) -> Images:
-        """Return the preprocessed volumes of a cohort, in the order of its rows."""
+        """Return a dataset of the cohort's preprocessed volumes, in the order of the rows."""
         return CohortDataset.from_cache(self._with_channels(cohort), self.cache)
 
     def _with_channels(self, cohort: Cohort) -> Cohort:
@@ -194,7 +194,7 @@ class BrainVolumes(Source):
         warn_of_headers(scans, progress)
 
     def doubts(self, cohort: Cohort) -> list[str]:
-        """Return warnings about whole heads and unregistered brains among a few scans."""
+        """Return warnings about whole heads and unregistered brains, from a few of the scans."""
         if self.python_transforms is not None or columns_of(self.channels) != columns_of(None):
             return []
         scans = self._with_channels(cohort).scans
@@ -208,7 +208,7 @@ class BrainVolumes(Source):
         return doubts_about_extents(extents)
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Preprocess the scans that the cache lacks, and return why rows cannot be used."""
+        """Preprocess scans absent from the cache; return row → reason for unusable scans."""
         scans = self._with_channels(cohort).scans
         failures = dict[ScanFiles, str]()
         self.cache.prepare(
@@ -218,28 +218,28 @@ class BrainVolumes(Source):
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return the digests of the voxels of each scan's files, which the cache holds."""
+        """Return digests of the voxels of each scan's files, from the cache if there."""
         scans = self._with_channels(cohort).scans
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return sizes and times of each scan's files."""
+        """Return total size and times of each scan's files."""
         return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]
 
     def grid(self, scan: ScanFiles) -> Grid:
-        """Return the grid of a scan's preprocessed voxels, after `make_ready`."""
+        """Return the voxel grid of a preprocessed scan; call `make_ready` first."""
         if isinstance(self.transforms, Preprocessing):
             return preprocessed_grid(scan, self.transforms)
         _, affine = self.cache.read_with_affine(scan)
         return Grid(affine, spacing_of(affine), read_scan_header(files_of(scan)[0]).is_mni)
 
     def built_in_views(self, augment: AugmentSettings) -> Any:
-        """Return the random views of volumes."""
+        """Return the random transform of volumes that section ``augment`` describes."""
         return brain_views(augment)
 
 
 def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
-    """Return the first scan whose headers can be read, or the first of all if none can be read."""
+    """Return the first scan with readable headers; the first of all if there is none."""
     for scan in scans:
         with contextlib.suppress(DataError):
             for path in files_of(scan):
@@ -262,7 +262,7 @@ def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, tar
 
 
 def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Return scans from the argument of `ScanEmbedder`, each a tuple of one file a channel."""
+    """Return scans from the argument of `ScanEmbedder`, each a tuple with a file a channel."""
     if isinstance(X, pd.DataFrame):
         X = _rows_of_paths(X, channels)
     if isinstance(X, _Scan) or not isinstance(X, Iterable):
@@ -288,7 +288,7 @@ def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
 
 
 def _rows_of_paths(frame: pd.DataFrame, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Return the paths in a DataFrame's columns of channels, row by row."""
+    """Return the paths in a DataFrame's columns of channels, as a tuple for each row."""
     for column in channels:
         if column not in frame:
             columns = ", ".join(map(str, frame.columns))
@@ -297,12 +297,12 @@ def _rows_of_paths(frame: pd.DataFrame, channels: tuple[str, ...]) -> list[tuple
 
 
 def _files_of_scan(scan: Any) -> tuple[Any, ...]:
-    """Return the files of a scan as a tuple of one a channel."""
+    """Return the files of a scan as a tuple with one file for each channel."""
     if isinstance(scan, list | tuple | np.ndarray):
         return tuple(scan)
     return (scan,)
 
 
 def _has_channels(scan: tuple[Any, ...], n_channels: int) -> bool:
-    """Tell whether a scan is a path or an image for each channel."""
+    """Tell whether a scan has a path or an image for each channel."""
     return len(scan) == n_channels and all(isinstance(file, _Scan) for file in scan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib import resources
 from typing import Any, ClassVar
@@ -227,6 +228,14 @@ class Citations:
         return [(number, text) for text, number in self._numbers.items()]
 
 
+def _printable(value: object) -> object:
+    """Return a value of a template without control characters, which no page can show."""
+    if type(value) is str:
+        return bare_text(value)
+    return value
+
+
+@cache
 def html_templates(package: str, **options: Any) -> jinja2.Environment:
     """Return the templates of a package for pages: values are escaped, and a name that is not given is an error.
 
@@ -266,10 +275,7 @@ def render(
     above, `environment` gives version and date of the last line, and `script` is the name of a
     script among the templates; the page allows no other.
     """
-    templates = html_templates(
-        "neurocontrast.reporting",
-        finalize=lambda value: bare_text(value) if type(value) is str else value,
-    )
+    templates = html_templates("neurocontrast.reporting", finalize=_printable)
     # The style sheet and the script of this package are the only things on the page that are not
     # escaped.
     own = resources.files("neurocontrast.reporting").joinpath("templates")

@@ -54,6 +54,7 @@ def predicted(folder):
     return (folder / "predictions.tsv").read_text()
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(
     tune, whole, cohort, cached, tmp_path
 ):

@@ -112,6 +112,13 @@ def write_nifti(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture
+def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave figures of pages blank in a test of sentences or tables: they take most of a page's time."""
+    shown = "neurocontrast.reporting.style.Picture.data_uri"
+    monkeypatch.setattr(shown, lambda picture: "data:,")
+
+
 @dataclass
 class Synthetic:
     table: pd.DataFrame

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import neurocontrast
@@ -81,10 +81,15 @@ class Module:
         """Folder relative to the repository."""
         return str(Path(self.name).parent)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, as `ast.walk` gives them."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def n_statements(self) -> int:
         """Number of statements, docstrings included."""
-        return sum(isinstance(node, ast.stmt) for node in ast.walk(self.tree))
+        return n_of(self, ast.stmt)
 
 
 @cache
@@ -104,7 +109,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def functions(module: Module) -> Iterator[Function]:
     """Give every function and method of a module."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, Function):
             yield node
 
@@ -150,7 +155,7 @@ def is_property(function: Function) -> bool:
 def first_lines_that_need_another(module: Module) -> list[str]:
     """List the first lines of docstrings that have no verb, or a word that points elsewhere."""
     lines = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, Function | ast.ClassDef | ast.Module):
             continue
         docstring = ast.get_docstring(node)
@@ -165,7 +170,7 @@ def first_lines_that_need_another(module: Module) -> list[str]:
 
 def n_of(module: Module, *kinds: type[ast.AST]) -> int:
     """Count the nodes of these kinds in a module."""
-    return sum(isinstance(node, kinds) for node in ast.walk(module.tree))
+    return sum(isinstance(node, kinds) for node in module.nodes)
 
 
 def n_double_assignments(module: Module) -> int:
@@ -174,7 +179,7 @@ def n_double_assignments(module: Module) -> int:
         isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Tuple)
         and isinstance(node.value, ast.Tuple)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
     )
 
 
@@ -182,7 +187,7 @@ def n_generic_names(module: Module) -> int:
     """Count the stored names that fit anything."""
     return sum(
         isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in GENERIC_NAMES
-        for node in ast.walk(module.tree)
+        for node in module.nodes
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib import resources
 from typing import Any, ClassVar
@@ -233,6 +234,14 @@ class Citations:
         return [(number, reference) for reference, number in self._numbers.items()]
 
 
+def _printable(value: object) -> object:
+    """Return a value of a template without control characters, which no page can show."""
+    if type(value) is str:
+        return bare_text(value)
+    return value
+
+
+@cache
 def html_templates(package: str, **options: Any) -> jinja2.Environment:
     """Return a package's HTML templates, which escape every value.
 
@@ -273,10 +282,7 @@ def render(
     on top. `environment` gives the version and the date that the last line names. `script` is the
     name of a script among the templates; the page's content policy allows no other script.
     """
-    templates = html_templates(
-        "neurocontrast.reporting",
-        finalize=lambda value: bare_text(value) if type(value) is str else value,
-    )
+    templates = html_templates("neurocontrast.reporting", finalize=_printable)
     # The style sheet and the script of this package are the only things on the page that are not
     # escaped.
     folder = resources.files("neurocontrast.reporting").joinpath("templates")

@@ -256,7 +256,11 @@ def shorten_paths(text: str) -> str:
 
 def bare_text(text: object) -> str:
     """Return a text without control characters, which no page can show."""
-    return "".join(letter for letter in str(text) if letter.isprintable() or letter in "\n\t ")
+    line = str(text)
+    if line.isprintable():
+        return line
+    return "".join(letter for letter in line if letter.isprintable() or letter in "
+	 ")
 
 
 def count_text(n: int, noun: str) -> str:

@@ -90,7 +90,6 @@ def of_measures(tmp_path_factory):
     options = FASTEST | {
         "outlyingness": True,
         "n_folds": 3,
-        "n_inner_folds": 3,
         "allow_overlap": True,
     }
     return Evaluated(

@@ -22,7 +22,9 @@ FASTEST = {
     "confounds": False,
     "new_site": False,
     "outlyingness": False,
+    "n_inner_folds": 2,
     "C": (1e-2, 1.0),
+    "alpha": (1.0, 100.0),
 }
 """Settings of an evaluation that measures nothing but its metrics."""
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"

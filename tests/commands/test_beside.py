@@ -48,7 +48,6 @@ def evaluated(tables, tmp_path_factory):
         target="sex",
         out=tmp_path_factory.mktemp("evaluated") / "sex",
         n_folds=2,
-        n_inner_folds=2,
         allow_overlap=True,
         **FASTEST,
     )
@@ -133,6 +132,7 @@ def test_an_evaluation_knows_the_blocks_and_so_does_its_probe(tables, evaluated)
     assert list(content["rivals"])[-1] == "regional_beside"
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_report_says_what_the_network_adds_and_how_the_blocks_were_weighed(evaluated):
     page = unescape(nc.report(evaluated).read_text())
     for sentence in (
@@ -164,7 +164,6 @@ def test_an_external_test_curve_and_new_sites_follow_the_weights(tables, tmp_pat
         out=tmp_path / "out",
         test=paths[1],
         n_folds=2,
-        n_inner_folds=2,
         train_sizes=(40,),
         n_draws=1,
         allow_overlap=True,
@@ -202,6 +201,7 @@ def test_people_are_predicted_from_their_table_and_by_the_run(runs, tables, eval
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-5)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_an_evaluation_is_explained_and_bundled(runs, evaluated, tmp_path):
     nc.bundle(runs["beside"], evaluation=evaluated, out=tmp_path / "bundle")
     nc.explain(

@@ -12,7 +12,7 @@ from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.commands.report import compare, report
 from neurocontrast.exceptions import ConfigError, DataError
 
-FAST = FASTEST | {"n_bootstraps": 50, "n_inner_folds": 2, "alpha": (1.0, 100.0)}
+FAST = FASTEST | {"n_bootstraps": 50}
 AT_SITES = dict.fromkeys(("confounds", "new_site", "outlyingness"), True)
 N = 80
 
@@ -64,6 +64,7 @@ def test_the_better_model_is_found_and_drawn(folder, tmp_path):
     assert not (out / "learning_curves.tsv").exists()
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_new_sites_and_what_the_site_costs(folder, tmp_path):
     out = compare([folder / "weak-age", folder / "strong-age"], out=tmp_path / "c", n_bootstraps=50)
     table = pd.read_csv(out / "tradeoff.tsv", sep="\t").set_index("model")
@@ -89,6 +90,7 @@ def test_new_sites_and_what_the_site_costs(folder, tmp_path):
     assert "New sites, and site against target" in (out / "comparison.html").read_text()
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_path):
     splits = str(folder / "weak-sites" / "splits.tsv")
     again = evaluate(folder / "strong.parquet", out=tmp_path / "again", split_file=splits, **FAST)
@@ -116,6 +118,7 @@ def test_a_comparison_names_nobody(folder, tmp_path):
     )
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_what_cannot_be_paired_is_refused(folder, tmp_path):
     with pytest.raises(DataError, match="different target: 'diagnosis' and 'age'"):
@@ -152,6 +155,7 @@ def test_wrong_arguments_are_answered(folder, tmp_path, arguments, message):
         compare([folder / name for name in names], out=tmp_path / "c", **arguments)
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_sites_are_resampled_where_the_evaluation_did(tmp_path):
     source = write(

@@ -13,7 +13,7 @@ from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.exceptions import ConfigError, DataError
 
-FAST = FASTEST | {"n_bootstraps": 50}
+FAST = FASTEST | {"n_bootstraps": 50, "n_folds": 3}
 
 
 @pytest.fixture(scope="module")

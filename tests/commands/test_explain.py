@@ -152,6 +152,7 @@ def test_a_planted_difference_is_found_where_it_is(explained):
     assert b"Mustermann" not in image.header.binaryblock
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_each_block_of_an_encoder_has_a_map_and_the_report_shows_them(tmp_path):
     study = Study(tmp_path / "study", beside=True)

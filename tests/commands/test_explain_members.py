@@ -9,7 +9,7 @@ import neurocontrast as nc
 from neurocontrast.exceptions import DataError
 
 N = 2
-OPTIONS = {"n_folds": 2, "n_inner_folds": 2, "allow_overlap": True, **FASTEST}
+OPTIONS = {"n_folds": 2, "allow_overlap": True, **FASTEST}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,7 @@ def test_the_score_is_the_mean_prediction_and_its_blocks_add_up(evaluations, run
     np.testing.assert_allclose(sorted(subjects["score"]), expected, atol=1e-4)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_run_and_people_of_an_evaluation_are_found_and_its_report_says_members(
     evaluations, run, people, tmp_path
 ):
@@ -107,6 +108,7 @@ def test_shares_of_linear_members_add_up_to_the_score(people, folder, tmp_path):
     assert ranking["value"].sum() == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_scans_are_mapped_by_the_mean_of_their_members(settings, others, cached, tmp_path):
     overrides = ("training.members=2", "training.epochs=1", "encoder.beside={n_components: 2}")

@@ -10,7 +10,13 @@ from neurocontrast.cli import run
 from neurocontrast.exceptions import ConfigError, LeakageError, TrainingInterrupted
 from tests.cli.conftest import refused
 
-OPTIONS = {"n_folds": 2, "n_bootstraps": 20, "voxels": "off", "allow_overlap": True}
+OPTIONS = {
+    "n_folds": 2,
+    "n_inner_folds": 2,
+    "n_bootstraps": 20,
+    "voxels": "off",
+    "allow_overlap": True,
+}
 TRAINED = (
     "evaluation.json",
     "predictions.tsv",
@@ -48,6 +54,7 @@ def predicted(folder):
     return (folder / "predictions.tsv").read_text()
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(
     tune, whole, cohort, cached, tmp_path
 ):

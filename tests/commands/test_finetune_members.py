@@ -23,7 +23,7 @@ N = 2
 SITES = ("a", "b", "c")
 SEED = 3
 TUNED = {"epochs": 2, "batch_size": 64, "accelerator": "cpu", "learning_rate": 1e-2}
-FOLDS = {"n_folds": 2, "n_bootstraps": 0}
+FOLDS = {"n_folds": 2, "n_inner_folds": 2, "n_bootstraps": 0}
 PRETRAINED = 120
 
 
@@ -94,6 +94,7 @@ def test_predictions_are_the_mean_of_each_member_fine_tuned_alone(whole, run, tu
     np.testing.assert_allclose(scores_of(whole), np.mean(alone, axis=0), rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_the_evaluation_its_report_and_its_table_say_that_members_were_averaged(whole, tmp_path):
     record = whole.record
     assert (record.probe.n_members, record.probe.averaged) == (N, "probabilities")

@@ -230,6 +230,7 @@ def test_scans_that_are_joined_alike_are_predicted_as_the_external_test_predicts
     np.testing.assert_allclose(found["y_score"], tested["y_score"], atol=1e-9)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_the_report_names_the_blocks_and_how_they_are_balanced(folder):
     page = nc.report(folder / "EVAL", figures=False).read_text(encoding="utf-8")
     assert (

@@ -32,7 +32,7 @@ from neurocontrast.exceptions import (
 )
 from neurocontrast.weights import load
 
-OPTIONS = {"n_folds": 2, "n_inner_folds": 2, "allow_overlap": True, "regional": [], **FASTEST}
+OPTIONS = {"n_folds": 2, "allow_overlap": True, "regional": [], **FASTEST}
 ONE_EPOCH = {"epochs": 1, "batch_size": 64}
 
 
@@ -197,6 +197,7 @@ def test_people_of_any_run_are_refused_in_an_evaluation(runs, people, folder, tm
     nc.evaluate(table, target="sex", out=tmp_path / "e", **OPTIONS | {"allow_overlap": False})
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_the_report_says_how_many_members_of_which_kinds(runs, people, tmp_path):
     table = nc.embed(
@@ -651,6 +652,7 @@ def test_a_joined_run_is_exported_and_verified_as_one(runs, people, tmp_path):
         nc.pretrain(config, out=tmp_path / "started")
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_a_joined_run_is_fine_tuned_unless_a_member_is_linear(runs, people, tmp_path):
     tuning = {"epochs": 1, "batch_size": 64, "accelerator": "cpu"}

@@ -21,7 +21,6 @@ from tests.cli.conftest import refused
 THREE_FOLDS = FASTEST | {
     "outlyingness": True,
     "n_folds": 3,
-    "n_inner_folds": 3,
     "allow_overlap": True,
 }
 
@@ -210,6 +209,7 @@ def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(
     )
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measures(
     of_measures, tmp_path
 ):
@@ -314,6 +314,7 @@ def planted(tmp_path_factory):
     )
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     run, participants, evaluation = planted

@@ -73,7 +73,7 @@ def table(run, people, folder):
     return nc.embed(run, participants=people, out=folder / "all.parquet", config=MEASURES).location
 
 
-OPTIONS = {"n_folds": 2, "n_inner_folds": 2, "allow_overlap": True, **FASTEST}
+OPTIONS = {"n_folds": 2, "allow_overlap": True, **FASTEST}
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +138,7 @@ def test_the_table_holds_the_features_of_each_member(run, table, people, tmp_pat
     np.testing.assert_allclose(embedded, read.features, atol=1e-6)
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.slow
 def test_an_evaluation_its_probe_and_its_report_say_that_members_were_averaged(
     run, table, people, evaluated, tmp_path

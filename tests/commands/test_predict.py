@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -206,15 +204,3 @@ def test_the_command_line_predicts_and_answers_bad_input(evaluation, tables, tmp
     assert "Did you mean 'embedding'?" in capsys.readouterr().err
     assert run([*arguments, "embedding.where={sex: [F]}"]) == 0
     assert "The configuration is for scans" in capsys.readouterr().err
-
-
-def test_evaluating_and_predicting_need_no_torch(tables, tmp_path):
-    code = f"""
-import sys, neurocontrast as nc
-fast = {{"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (1.0,)}}
-evaluation = nc.evaluate({str(tables[0])!r}, out={str(tmp_path / "e")!r}, **fast)
-nc.predict(evaluation, {str(tables[1])!r}, out={str(tmp_path / "p.tsv")!r})
-assert not {{"torch", "monai", "lightning"}} & set(sys.modules), "a heavy package was imported"
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

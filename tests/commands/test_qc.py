@@ -113,6 +113,7 @@ def test_any_number_of_processes_gives_the_same_bits(study, tmp_path, monkeypatc
     assert [several.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] == before
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_images_that_cannot_be_read_are_flagged_and_come_first(study, tmp_path, capsys):
     table, _, names = study
     shutil.copytree(table.parent, tmp_path / "scans")

@@ -22,6 +22,7 @@ def folder(evaluation, tmp_path) -> Path:
     return shutil.copytree(evaluation, tmp_path / "evaluation")
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):
     page = report(str(folder), figures=False)
     assert page == folder / "report.html"
@@ -61,6 +62,7 @@ def test_wrong_places_are_refused_before_any_work(folder, tmp_path):
     assert not (folder / "report.html").exists()
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_path_is_imported_by_evaluate_and_by_nothing_else(tmp_path, monkeypatch):
     embeddings = embedded_people(tmp_path / "embeddings.parquet")
     (tmp_path / "probe_of_mine.py").write_text(

@@ -25,7 +25,7 @@ def embeddings(path, table, **info):
 
 
 def evaluate(source, out, **options):
-    folder = neurocontrast.evaluate(source, out=out, **FASTEST | {"n_inner_folds": 3} | options)
+    folder = neurocontrast.evaluate(source, out=out, **FASTEST | options)
     return read_json(folder / "evaluation.json")
 
 

@@ -190,7 +190,13 @@ def run_of_scans(tmp_path_factory):
     config = {"data": data, "training": training, "encoder": encoder, "objective": objective}
     run = nc.pretrain(config, out=folder / "run")
     table = nc.embed(run, participants=folder / "participants.tsv", out=folder / "e.parquet")
-    options = {"allow_overlap": True, "voxels": "off", "n_folds": 2, "n_bootstraps": 0}
+    options = {
+        "allow_overlap": True,
+        "voxels": "off",
+        "n_folds": 2,
+        "n_inner_folds": 2,
+        "n_bootstraps": 0,
+    }
     return run, nc.evaluate(table, out=folder / "evaluation", target="age", **options)
 
 

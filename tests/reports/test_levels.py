@@ -26,6 +26,7 @@ FASTEST = {
     "C": (1e-2, 1.0),
     "voxels": "off",
     "n_folds": 3,
+    "n_inner_folds": 2,
 }
 FEATURES = [f"feature_{number:04d}" for number in range(4)]
 WORDS = {"F": "female", "M": "Male"}

@@ -207,7 +207,7 @@ def test_predict_and_explain_follow(tables, run, tmp_path):
     options = {"participants": whole, "out": tmp_path / "e.parquet"}
     table = neurocontrast.embed(run, **options)
     evaluation = neurocontrast.evaluate(
-        table, out=tmp_path / "ev", n_folds=2, n_bootstraps=0, allow_overlap=True
+        table, out=tmp_path / "ev", n_folds=2, n_inner_folds=2, n_bootstraps=0, allow_overlap=True
     )
     for share, n_failed in ((0.02, 3), (0.1, 2), (0.4, 1)):
         out = tmp_path / f"{share}.tsv"
@@ -224,7 +224,7 @@ def test_predict_and_explain_follow(tables, run, tmp_path):
         run, participants=people, out=tmp_path / "f.parquet", config=settings
     )
     second = neurocontrast.evaluate(
-        again, out=tmp_path / "ev2", n_folds=2, n_bootstraps=0, allow_overlap=True
+        again, out=tmp_path / "ev2", n_folds=2, n_inner_folds=2, n_bootstraps=0, allow_overlap=True
     )
     assert neurocontrast.explain(second, run=run, participants=people).exists()
 

@@ -153,6 +153,7 @@ def test_calibrate_without_a_site_says_how_to_give_one(of_age, tmp_path):
     assert not (tmp_path / "p.tsv").exists()
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_comparison_prints_its_differences(of_age, people, tmp_path):
     other = nc.evaluate(
         people, out=tmp_path / "other", target="age", progress=SILENT,

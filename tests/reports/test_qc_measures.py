@@ -89,6 +89,7 @@ def test_the_page_shows_all_of_it_loads_nothing_and_escapes_names(study):
     assert len(page) < 1_000_000
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_shifted_site_and_a_version_within_a_site_are_shown(tmp_path):
     measured = people_with_measures()
     is_shifted = (measured.people["site"] == "site-1").to_numpy()
@@ -140,6 +141,7 @@ def test_options_of_scans_and_other_runs_are_refused(study, tmp_path):
     assert not (tmp_path / "qc").exists()
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_folder_of_measures_alone_has_a_page(study, tmp_path):
     _, _, measured = study
     (tmp_path / "tables").mkdir()

@@ -226,6 +226,7 @@ QUICK = {
     "new_site": False,
     "outlyingness": False,
     "n_folds": 3,
+    "n_inner_folds": 2,
     "C": (1.0,),
 }
 

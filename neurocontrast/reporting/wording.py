@@ -259,8 +259,7 @@ def bare_text(text: object) -> str:
     line = str(text)
     if line.isprintable():
         return line
-    return "".join(letter for letter in line if letter.isprintable() or letter in "
-	 ")
+    return "".join(letter for letter in line if letter.isprintable() or letter in "\n\t ")
 
 
 def count_text(n: int, noun: str) -> str:

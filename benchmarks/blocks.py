@@ -22,7 +22,7 @@ import pandas as pd
 
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
-from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate
 from neurocontrast.evaluation.measure.tables import fold_table
 from neurocontrast.evaluation.plan.models import ProbeModel
 from neurocontrast.evaluation.plan.plan import Plan
@@ -71,7 +71,9 @@ def make_plan(network: str, n_people: int, seed: int) -> Plan:
 
 def score(plan: Plan, model: ProbeModel) -> tuple[float, float]:
     """Return the mean AUC within folds of a model, and the mean weight that it gave the network."""
-    folds = fold_table(plan, {"embedding": cross_validate_model(plan, model)})
+    folds = fold_table(
+        plan, {"embedding": cross_validate(model, plan.target, plan.splits, plan.context)}
+    )
     weights = folds.get("weight_network", pd.Series(dtype=float))
     return float(folds["auc"].mean()), float(weights.mean())
 

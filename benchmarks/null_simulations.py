@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.significance import corrected_resampled_t, permutation_test
 from neurocontrast.evaluation.measure.tables import calibration_table
-from neurocontrast.evaluation.measure.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.measure.uncertainty import Resampling, bootstrap_metrics
 from neurocontrast.evaluation.plan.models import ProbeModel
 from neurocontrast.evaluation.probes.designs import FeatureDesign, one_thread
 from neurocontrast.evaluation.probes.fitting import FitContext
@@ -174,9 +174,9 @@ def bootstrap_covers(
 ) -> bool:
     target, model, subjects = scored_people(seed, n=n, area=area, n_sessions=n_sessions)
     units = subjects if cluster else np.arange(len(subjects)).astype(str).astype(object)
-    drawn = bootstrap_metrics(
-        target, {"m": model}, units, n_bootstraps=500, seed=seed, names=(metric,)
-    )["m"][metric]
+    drawn = bootstrap_metrics(target, {"m": model}, Resampling(units, 500, seed), names=(metric,))[
+        "m"
+    ][metric]
     low, high = drawn.interval(level=1 - LEVEL) or (np.nan, np.nan)
     return bool(low <= truth <= high)
 
@@ -189,7 +189,7 @@ def number_covers(seed: int, *, metric: str, n: int, truth: float) -> bool:
     predictions = as_predictions(model, np.zeros(n, dtype=np.int64))
     subjects = np.arange(n).astype(str).astype(object)
     drawn = bootstrap_metrics(
-        target, {"m": predictions}, subjects, n_bootstraps=500, seed=seed, names=(metric,)
+        target, {"m": predictions}, Resampling(subjects, 500, seed), names=(metric,)
     )
     low, high = drawn["m"][metric].interval(level=1 - LEVEL) or (np.nan, np.nan)
     return bool(low <= truth <= high)
@@ -238,7 +238,7 @@ def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float
         folds[0, split.test] = split.fold
     pooled = OutOfFold(scores[None], np.zeros((1, n), dtype=np.int64), folds)
     drawn = bootstrap_metrics(
-        own, {"m": pooled}, subjects[:n], n_bootstraps=500, seed=seed, names=("auc_within_fold",)
+        own, {"m": pooled}, Resampling(subjects[:n], 500, seed), names=("auc_within_fold",)
     )
     return drawn["m"]["auc_within_fold"].interval(level=0.95) or (np.nan, np.nan), float(
         np.mean(areas)

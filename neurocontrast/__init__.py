@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from neurocontrast.commands.qc import qc
     from neurocontrast.commands.report import compare, report
     from neurocontrast.commands.simulate import simulate
-    from neurocontrast.commands.weights import export_weights, import_weights, verify_weights
+    from neurocontrast.commands.verify_weights import verify_weights
+    from neurocontrast.commands.weights import export_weights, import_weights
     from neurocontrast.config import load_config
 
 _MODULES = [
@@ -63,7 +64,8 @@ _PLACES = {
     "commands.join": ["join"],
     "commands.doctor": ["doctor"],
     "commands.pretrain": ["pretrain"],
-    "commands.weights": ["export_weights", "import_weights", "verify_weights"],
+    "commands.verify_weights": ["verify_weights"],
+    "commands.weights": ["export_weights", "import_weights"],
 }
 register_natural_images()  # a kind of samples beside brains
 

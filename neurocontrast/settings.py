@@ -297,7 +297,7 @@ def choose(
         return given
     rule = f": must be a section with the key '{key}', which is one of {one_of(names)}"
     if not isinstance(given, Mapping):
-        raise _explained([f"{rule}, found {_shown(given)}."])
+        raise _explained([_no_section(given, rule, find(default or ""))])
     name = given.get(key, default)
     if name is None:
         raise _explained([f"{rule}."])
@@ -305,8 +305,8 @@ def choose(
     if isinstance(name, str):
         model = find(name)
     if model is None:
-        near = suggestion(str(name), names)
-        raise _explained([f"{key}: must be one of {one_of(names)}, found {name!r}.{near}"])
+        hint = _hint_for(str(name), names)
+        raise _explained([f"{key}: must be one of {one_of(names)}, found {name!r}.{hint}"])
     # A default name is not filled in: `model_fields_set` must not hold the key.
     content = dict(given)
     try:
@@ -315,6 +315,22 @@ def choose(
         return model(**content)
     except ValidationError as error:
         raise _explained(_lines(error, model)) from None
+
+
+def _hint_for(name: str, names: Sequence[str]) -> str:
+    """Return the likely name, or how a class of a user's module is found."""
+    module, _, attribute = name.partition(":")
+    if module and attribute:
+        return f" A class of your own is found once the program has imported '{module}'."
+    return suggestion(name, names)
+
+
+def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
+    """Return the message for a list or a word in place of a section; `usual` is its default."""
+    if usual is None:
+        return f"{rule}, found {_shown(given)}."
+    keys = f"Allowed keys: {one_of(usual.model_fields)}."
+    return f": must be a section of keys and values, found {_shown(given)}. {keys}"
 
 
 def _explained(lines: list[str]) -> PydanticCustomError:

@@ -11,7 +11,7 @@ from shlex import quote
 
 sys.path.insert(0, str(Path(workflow.basedir).parent))
 
-from neurocontrast.config.load import bases_of
+from neurocontrast.config.bases import bases_of
 from pipelines.brain.cohort import write_draws
 from pipelines.brain.experiment import load_brain
 from pipelines.brain.results import summarise_brain

@@ -12,7 +12,7 @@ from shlex import quote
 
 sys.path.insert(0, str(Path(workflow.basedir).parent))
 
-from neurocontrast.config.load import bases_of
+from neurocontrast.config.bases import bases_of
 from neurocontrast.files import digest_of
 from pipelines.natural.annotation import annotate
 from pipelines.natural.columns import KEYS, add_columns

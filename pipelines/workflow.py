@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from neurocontrast.config.load import parse_value
+from neurocontrast.config.parsing import parse_value
 from neurocontrast.settings import Settings, settings_from
 
 __all__ = [
@@ -42,7 +42,7 @@ def parse_given(given: Any, *, place: str) -> Any:
         return {key: parse_given(value, place=f"{place}.{key}") for key, value in given.items()}
     if isinstance(given, list):
         return [parse_given(each, place=place) for each in given]
-    return parse_value(given, place=place) if isinstance(given, str) else given
+    return parse_value(given, source=place) if isinstance(given, str) else given
 
 
 class WorkflowSettings(Settings):

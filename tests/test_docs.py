@@ -1,5 +1,6 @@
 """Pages that quote the package say what it says."""
 
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -124,6 +125,32 @@ def test_commands_of_pages_are_those_of_the_command_line(page):
             command = command.commands[words.pop(0)]
         options = {name for each in command.params for name in [*each.opts, *each.secondary_opts]}
         assert {word for word in words if word.startswith("-")} <= options, words
+
+
+def test_what_contributing_names_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("## One new thing")[2].partition("## Habits")[0]
+    named = set(re.findall(r"`([^`\s]+)`", section))
+    paths = {name for name in named if "/" in name}
+    assert len(paths) > 40
+    folders = (ROOT, ROOT / "neurocontrast", ROOT / "tests")
+    assert {path for path in paths if not any((folder / path).exists() for folder in folders)} == (
+        set()
+    )
+    dotted = {name for name in named if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+\.[A-Za-z_]+", name)}
+    assert len(dotted) > 6
+    for name in dotted:
+        module, _, attribute = f"neurocontrast.{name}".rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+    names = {name for name in named if re.fullmatch(r"_?[A-Z][A-Za-z_]+|test_\w+", name)}
+    files = [path for path in paths if path.endswith(".py")]
+    sources = "".join(
+        (folder / path).read_text()
+        for path in files
+        for folder in folders
+        if (folder / path).exists()
+    )
+    assert {name for name in names if name not in sources} == set()
 
 
 def test_examples_are_in_the_gallery_with_a_title():

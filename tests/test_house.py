@@ -1,7 +1,8 @@
 """How the package reads: sizes, folders, circles of imports, and ratchets of style that only turn down.
 
-``python tests/test_house.py`` prints the table. A ratchet holds today's count and the limit to
-come; it is lowered in the commit that lowers the count, and never raised.
+``python tests/test_house.py`` prints the table, and with names of files the counts of each. A
+ratchet holds today's count and the limit to come; it is lowered in the commit that lowers the
+count, and never raised.
 """
 
 import ast
@@ -51,16 +52,16 @@ class Ratchet:
 
 
 RATCHETS = (
-    Ratchet("lines over 100 columns", 200, 0),
-    Ratchet("functions over 30 statements", 10, 0),
-    Ratchet("files over 250 statements", 3, 0),
-    Ratchet("functions over 8 branches", 5, 0),
-    Ratchet("functions over 7 parameters", 3, 0),
-    Ratchet("mappings of any value", 53, 60),
-    Ratchet("generic stored names", 414, 150),
-    Ratchet("double assignments", 3, 16),
-    Ratchet("conditional expressions", 415, 550),
-    Ratchet("comprehensions", 877, 880),
+    Ratchet("lines over 100 columns", 0, 0),
+    Ratchet("functions over 30 statements", 0, 0),
+    Ratchet("files over 250 statements", 0, 0),
+    Ratchet("functions over 8 branches", 0, 0),
+    Ratchet("functions over 7 parameters", 0, 0),
+    Ratchet("mappings of any value", 50, 60),
+    Ratchet("generic stored names", 17, 150),
+    Ratchet("double assignments", 0, 16),
+    Ratchet("conditional expressions", 350, 550),
+    Ratchet("comprehensions", 783, 880),
     Ratchet("fmt: skip", 0, 0),
     Ratchet("first lines of docstrings that need another", 0, 0),
 )
@@ -288,7 +289,10 @@ def test_no_count_of_the_style_grows():
         for ratchet in RATCHETS
         if measured[ratchet.name] > ratchet.today
     }
-    assert grown == {}, "name: (ratchet, measured); read CONTRIBUTING.md, Habits"
+    assert grown == {}, (
+        "name: (ratchet, measured); `python tests/test_house.py FILE…` counts the files that you "
+        "changed; read CONTRIBUTING.md, Habits"
+    )
 
 
 def test_only_packages_list_their_public_names():
@@ -338,6 +342,19 @@ def test_circles_are_found():
     assert list(imports_of(tree, types=True)) == ["a", "b.c", "d"]
 
 
+def print_files(names: list[str]) -> None:
+    """Print the counts of some files, and their lines of more columns than the limit."""
+    for name in names:
+        module = read_module(name, Path(name).read_text())
+        print(name)
+        for ratchet, figure in counts((module,)).items():
+            if figure:
+                print(f"  {ratchet:<46}{figure:>9}")
+        for number, line in enumerate(module.source.splitlines(), start=1):
+            if len(line) > MAX_COLUMNS:
+                print(f"  line {number} has {len(line)} columns")
+
+
 def main() -> None:
     """Print statements of every folder, and each ratchet beside the count measured now."""
     print(f"{'folder':<36}{'files':>7}{'statements':>12}")
@@ -356,4 +373,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        print_files(sys.argv[1:])
+    else:
+        main()

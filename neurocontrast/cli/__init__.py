@@ -1,4 +1,4 @@
-"""The command line: thin commands over ``neurocontrast.commands``, and the only place that prints."""
+"""The command line: a command calls one function of ``neurocontrast``, and prints the result."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ __getattr__ = lazy_exports(__name__, {"app": ["run"]})
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
-    # Ended like by Ctrl-C, so that temporary files are removed; pretraining has a handler of its
-    # own.
+    # Ended as by Ctrl-C, so that temporary files are removed; pretraining has its own handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("NEUROCONTRAST_COMMAND", str(os.getpid()))
     from neurocontrast.cli.app import run
@@ -29,9 +28,8 @@ def main() -> None:
 
     code = run()
     if code and launched().by == "fabric":
-        time.sleep(
-            5
-        )  # Fabric kills the command where one of its processes fails: leave it the time to say why
+        # Fabric kills the command where one of its processes fails: leave it the time to say why.
+        time.sleep(5)
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         # At the interpreter's end collectives of processes that are gone would be waited for.

@@ -28,7 +28,7 @@ _INTERRUPTED = 130
 
 
 def _group(name: str, help: str, commands: Mapping[str, Callable[..., Result]]) -> typer.Typer:
-    """Group commands by their names, with a help that is also shown when none is given."""
+    """Group commands under a name; the group's help is also shown if no command is typed."""
     group = typer.Typer(
         name=name,
         help=help,
@@ -85,8 +85,9 @@ app.add_typer(_group("weights", "List, find and verify weights; import and expor
 app.add_typer(_group("config", "List, show and copy the recipes of --config.", _RECIPES))
 
 
-def _show_version(value: bool) -> None:
-    if value:
+def _show_version(is_asked: bool) -> None:
+    """Print the version and end, if ``--version`` is typed."""
+    if is_asked:
         from neurocontrast.provenance import version
 
         typer.echo(f"neurocontrast {version()}")
@@ -102,14 +103,22 @@ def _common(
         ),
     ] = False,
 ) -> None:
-    """Options that go before every command."""
+    """Declare the options that go before a command's name, such as ``--version``."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 is success, 1 a failure while running, 2 bad input, 75 a suspension by SIGUSR1, 130 an
-    interruption.
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Words after ``neurocontrast``; by default the words of this process's command line.
+
+    Returns
+    -------
+    int
+        0 is success, 1 a failure while running, 2 bad input, 75 a suspension by SIGUSR1, 130 an
+        interruption.
     """
     accept_any_character()
     try:
@@ -132,7 +141,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_unforeseen(error: Exception) -> None:
-    """Show one message for an error that is not of this package."""
+    """Print one message for an error that the package did not foresee, such as a full disk."""
     if isinstance(error, OSError):
         message = error.strerror or f"{error}"
         if error.filename:
@@ -145,10 +154,10 @@ def _show_unforeseen(error: Exception) -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Tell whether memory of the machine or of a GPU was too small."""
+    """Tell whether an error says that memory of the machine or of a GPU was too small."""
     # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
-    text = str(error)
-    is_of_torch = "out of memory" in text or "allocate memory" in text
+    message = str(error)
+    is_of_torch = "out of memory" in message or "allocate memory" in message
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and is_of_torch)
 
 
@@ -156,7 +165,7 @@ def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     """Tell whether another process of a distributed run shows this error or its cause."""
     from neurocontrast.parallel.devices import launched
 
-    place = launched()
+    process = launched()
     if isinstance(error, OtherProcessEnded | TrainingSuspended):
-        return place.rank > 0
-    return isinstance(error, ConfigError | CheckpointError) and place.local_rank > 0
+        return process.rank > 0
+    return isinstance(error, ConfigError | CheckpointError) and process.local_rank > 0

@@ -1,4 +1,4 @@
-"""Shared parts of commands: options, a function as a command, and printing of results.
+"""Options that commands share, commands made from functions, and the printing of results.
 
 Errors go to standard error, the result of a command to standard output.
 """
@@ -9,7 +9,6 @@ import inspect
 import io
 import json
 import os
-import re
 import shlex
 import sys
 import traceback
@@ -24,8 +23,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
-from typer.models import OptionInfo
 
+from neurocontrast.cli.flags import Flags
 from neurocontrast.display import console_progress, sign_of_life
 from neurocontrast.exceptions import NeurocontrastError
 from neurocontrast.files import place_on_disk
@@ -39,23 +38,15 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, metavar: str | None = None) -> Any:
-    """Return Typer's description of an option."""
-    return typer.Option(*names, help=help, metavar=metavar)
+    """Describe an option to Typer: its help, its flags if not ``--name``, and a placeholder."""
+    return typer.Option(..., *names, help=help, metavar=metavar)
 
 
 def argument(metavar: str, help: str) -> Any:
-    """Return Typer's description of an argument."""
+    """Describe a positional argument to Typer: placeholder and help."""
     return typer.Argument(help=help, metavar=metavar)
 
 
-_SECTIONS = {
-    "evaluate": "evaluation",
-    "finetune": "evaluation",
-    "compare": "evaluation",
-    "explain": "explanation",
-    "embed": "embedding",
-}
-"""The section of the configuration whose keys a command's messages name without it."""
 Overwrite = Annotated[
     bool, option("Replace what an earlier call of this command wrote.", "--overwrite")
 ]
@@ -68,25 +59,25 @@ Evaluated = Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`
 
 
 @dataclass(frozen=True)
-class Given:
-    """The options of every command."""
+class CommonOptions:
+    """Options that every command has: ``--json`` and ``--quiet``."""
 
     as_json: Annotated[bool, option("Print the result as JSON, for programs.", "--json")] = False
     quiet: Annotated[
         bool, option("Show no progress: errors and the result only.", "--quiet", "-q")
     ] = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """The command's own options by name: the arguments of the function of Python that does its work."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the command's own options, by the parameters of the command's function."""
 
     @property
     def progress(self) -> Progress:
-        """A progress for a terminal, a log, or nowhere."""
+        """Progress bars on a terminal, lines in a log, or nothing under ``--quiet``."""
         return console_progress(quiet=self.quiet)
 
 
 @dataclass(frozen=True)
-class Configured(Given):
-    """Options of every command, and options of commands with a configuration."""
+class ConfigOptions(CommonOptions):
+    """Options of the commands that read a configuration: its file, and values of single keys."""
 
     config: Annotated[
         Path | None,
@@ -104,8 +95,13 @@ class Configured(Given):
     def resolve(self, *, check_objective: bool = False, **sections: Mapping[str, object]) -> Config:
         """Return the configuration: the file, then ``--set``, then the command's own options.
 
-        Each section has the values of its keys as Typer gives them; None is an option that was not
-        given.
+        Parameters
+        ----------
+        check_objective : bool
+            Whether the section ``objective`` is checked, for which PyTorch is imported.
+        **sections : mapping
+            Values of keys by section, as Typer reads them from flags; None is a flag that was not
+            typed, and leaves the key as it is.
         """
         from neurocontrast.config import load_config
 
@@ -115,8 +111,8 @@ class Configured(Given):
 
 
 @dataclass(frozen=True)
-class Evaluating(Configured):
-    """Options of commands that evaluate: the target and the folds."""
+class EvaluationOptions(ConfigOptions):
+    """Options of the commands that evaluate: the column to predict, and the folds."""
 
     target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None
     splits: Annotated[
@@ -144,94 +140,66 @@ class Evaluating(Configured):
     overwrite: Overwrite = False
 
     def resolve_evaluation(self, **others: Any) -> Config:
-        """Return the configuration with keys of its section ``evaluation`` set by options."""
-        own = (
-            set(Evaluating.__dataclass_fields__)
-            - set(Configured.__dataclass_fields__)
-            - {"overwrite"}
-        )
-        return self.resolve(evaluation={name: getattr(self, name) for name in own} | others)
+        """Return the configuration, its section ``evaluation`` set by the evaluation's options.
+
+        `others` are further keys of the section, which only one command has.
+        """
+        inherited = {*ConfigOptions.__dataclass_fields__, "overwrite"}
+        keys = {}
+        for name in EvaluationOptions.__dataclass_fields__:
+            if name not in inherited:
+                keys[name] = getattr(self, name)
+        return self.resolve(evaluation=keys | others)
 
 
 def command(function: Callable[..., Result]) -> Callable[..., None]:
-    """Return a command that has the options of `function` and of its argument `given`, and prints its result."""
-    own = dict(inspect.signature(function, eval_str=True).parameters)
-    kind = own.pop("given").annotation
-    shared = dict(inspect.signature(kind, eval_str=True).parameters)
-    del shared["options"]
-    last = Configured.__dataclass_fields__
+    """Make a command from a function: parameters become options, and the result is printed.
 
-    def run(**options: Any) -> None:
-        for name, value in options.items():
-            options[name] = _on_disk(value)
-        given = kind(**{name: options.pop(name) for name in shared}, options=options)
+    The options of the class of the function's parameter `common` are added.
+    """
+    parameters = dict(inspect.signature(function, eval_str=True).parameters)
+    options: type[CommonOptions] = parameters.pop("common").annotation
+    shared = dict(inspect.signature(options, eval_str=True).parameters)
+    del shared["arguments"]
+    flags = Flags.of(function.__name__, parameters | shared)
+
+    def run(**arguments: Any) -> None:
+        for name, value in arguments.items():
+            arguments[name] = _on_disk(value)
+        values = {name: arguments.pop(name) for name in shared}
+        common = options(**values, arguments=arguments)
         try:
-            with nullcontext() if given.quiet or launched().rank else sign_of_life():
-                result = function(given, **options)
+            with nullcontext() if common.quiet or launched().rank else sign_of_life():
+                result = function(common, **arguments)
         except NeurocontrastError as error:
-            error.args = (
-                in_flags(str(error), own | shared, _SECTIONS.get(function.__name__, "")),
-                *error.args[1:],
-            )
+            error.args = (flags.translate(str(error)), *error.args[1:])
             raise
-        show_result(result, as_json=given.as_json)
+        show_result(result, as_json=common.as_json)
         if result.exit_code:
             raise typer.Exit(result.exit_code)
 
     run.__name__ = function.__name__
-    run.__doc__ = function.__doc__
-    options = [*own.values(), *sorted(shared.values(), key=lambda each: each.name in last)]
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__doc__ = _help_of(function)
+    last = ConfigOptions.__dataclass_fields__
+    of_class = sorted(shared.values(), key=lambda parameter: parameter.name in last)
+    signature = inspect.Signature([*parameters.values(), *of_class])
+    run.__signature__ = signature  # type: ignore[attr-defined]
     return run
 
 
+def _help_of(function: Callable[..., Result]) -> str:
+    """Return a docstring as help; its first paragraph, which lists of commands show, in a line."""
+    first, *others = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join([first.replace("\n", " "), *others])
+
+
 def _on_disk(value: Any) -> Any:
-    """Return paths among an argument's values in the form of Unicode that the disk has."""
+    """Return a value of an option, with paths spelled in the Unicode form that the disk has."""
     if isinstance(value, Path):
         return place_on_disk(value)
     if isinstance(value, list | tuple):
         return type(value)(map(_on_disk, value))
     return value
-
-
-def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section: str = "") -> str:
-    """Return a message that names parameters as Python does, with the flags of a command in their place.
-
-    ``out: …`` or ``out must …`` at the beginning of a line gets ``--out``, ``overwrite=True``
-    becomes ``--overwrite``, and ``n_workers=1`` becomes ``--n-workers 1``. A key of the command's
-    `section` of the configuration that has no flag, such as ``harmonise=none``, becomes ``--set
-    evaluation.harmonise=none``. A flag that the message names already is left alone.
-    """
-    for name, parameter in parameters.items():
-        options = [
-            each
-            for each in getattr(parameter.annotation, "__metadata__", ())
-            if isinstance(each, OptionInfo)
-        ]
-        flag = [*(options[0].param_decls or () if options else ()), f"--{name.replace('_', '-')}"][
-            0
-        ].partition("/")[0]
-        if options and flag not in message:
-            # Without a file and --set, a value of the configuration was given by its flag.
-            message = re.sub(
-                rf"^(configuration: \w+\.)?{name}(\.\d+)?(?=: | must )",
-                flag,
-                message,
-                flags=re.MULTILINE,
-            )
-            message = re.sub(rf"(?<![\w.]){name}=[Tt]rue\b", flag, message)
-            message = re.sub(rf"(?<![\w.]){name}=[Ff]alse\b", f"--no-{flag[2:]}", message)
-            message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)
-    from neurocontrast.config import Config
-
-    keys: set[str] = (
-        set(getattr(Config.model_fields[section].annotation, "model_fields", ()))
-        if section
-        else set()
-    )
-    for name in keys - parameters.keys():
-        message = re.sub(rf"(?<![\w.-]){name}=(?=[\w\[{{])", f"--set {section}.{name}=", message)
-    return re.sub(r"\b([Ss])et (?=--)", lambda found: {"s": "use ", "S": "Use "}[found[1]], message)
 
 
 _MOST_ROWS = 30
@@ -240,18 +208,24 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """Last lines of a command: its result, files and next step."""
+    """Output of a command, shown when its work is done: figures, files and the next command."""
 
-    facts: Mapping[str, object] = field(default_factory=dict)  # for programs, JSON-ready
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """Figures for programs, printed by ``--json``."""
     title: str = ""
-    table: pd.DataFrame | None = None  # for people; numbers are shown with three digits
+    table: pd.DataFrame | None = None
+    """Figures for people; numbers are shown with three digits."""
     notes: list[str] = field(default_factory=list)
-    path: Path | None = None  # the file to open, or the folder that was written
-    exit_code: int = 0  # 1 where a part failed, 2 where the input is bad
-    next: Sequence[object] = ()  # the words of the command that comes next, without the program
+    """Lines below the table."""
+    path: Path | None = None
+    """File to open, or folder that was written."""
+    exit_code: int = 0
+    """1 if a part of the work failed, 2 if the input is bad."""
+    next: Sequence[object] = ()
+    """Words of the command that comes next, without ``neurocontrast``."""
 
     def last_lines(self) -> list[str]:
-        """Return notes, the next command and the path, which follow the table."""
+        """Return the lines below the table: notes, the next command and the path."""
         lines = list(self.notes)
         if self.next:
             lines.append(f"Next: neurocontrast {shlex.join(map(format, self.next))}")
@@ -264,7 +238,7 @@ def accept_any_character() -> None:
     """Let standard output and errors replace characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
-            # In UTF-8 names of files that are no text are written as the bytes that they are.
+            # UTF-8 can write names of files that are no text, as the bytes that they are.
             errors = "replace"
             if _is_unicode(stream):
                 errors = "surrogateescape"
@@ -272,7 +246,7 @@ def accept_any_character() -> None:
 
 
 def _is_unicode(stream: Any) -> bool:
-    """Tell whether a stream can hold every character."""
+    """Tell whether the encoding of a stream has every character."""
     return str(getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
@@ -283,14 +257,14 @@ def as_json_text(content: object, *, indent: int | None = None) -> str:
 
 
 def print_line(content: Mapping[str, object]) -> None:
-    """Print an object as one line of JSON, at once."""
+    """Print an object as one line of JSON at once, for a program that reads scan by scan."""
     print(as_json_text(content), flush=True)
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:
-    """Print a result: a table on a terminal, plain lines in a pipe, or JSON; the next command and the path come last.
+    """Print the result of a command for people, or as JSON; only the first process of a run prints.
 
-    Of several processes of a run the first prints.
+    People read a title, a table and notes; the next command and the path to open come last.
     """
     if launched().rank:
         return
@@ -310,7 +284,7 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
 
 
 def _show_table(table: pd.DataFrame, console: Console) -> None:
-    """Print the first rows of a table: with lines on a terminal, plain in a pipe."""
+    """Print the first rows of a table: ruled on a terminal, without rules in a pipe."""
     box = None
     if console.is_terminal:
         box = SIMPLE_HEAD
@@ -330,37 +304,43 @@ def _show_table(table: pd.DataFrame, console: Console) -> None:
 
 
 def show_error(message: str) -> None:
-    """Print one error."""
+    """Print the message of an error on standard error."""
     _console(sys.stderr).print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
 
 
 def show_message(message: str) -> None:
-    """Print one line on standard error."""
+    """Print one line on standard error, such as ``interrupted``."""
     _console(sys.stderr).print(message)
 
 
 def show_unexpected(error: Exception) -> None:
-    """Print a defect of the package, with its traceback where the environment asks for one."""
+    """Print an error that is a defect of the package, and ask for a report.
+
+    With the environment variable ``NEUROCONTRAST_TRACEBACK`` the traceback is printed too.
+    """
     if os.environ.get("NEUROCONTRAST_TRACEBACK"):
         traceback.print_exception(error)
     show_error(
-        f"unexpected {type(error).__name__}: {error}\nThis is a defect of neurocontrast. Please report it with the "
-        "traceback, which NEUROCONTRAST_TRACEBACK=1 before the command shows."
+        f"unexpected {type(error).__name__}: {error}\n"
+        "This is a defect of neurocontrast. Please report it with the traceback, which "
+        "NEUROCONTRAST_TRACEBACK=1 before the command shows."
     )
 
 
 def _console(stream: Any) -> Console:
+    """Return the console of a stream; a pipe is wide, so that no table is cut to a screen."""
     console = Console(file=stream, highlight=False)
-    return (
-        console
-        if console.is_terminal
-        else Console(file=stream, highlight=False, width=_WIDTH_OF_LINES)
-    )
+    if console.is_terminal:
+        return console
+    return Console(file=stream, highlight=False, width=_WIDTH_OF_LINES)
 
 
 def _cell(value: Any) -> str:
+    """Return a cell of a table as text: numbers with three digits, "" for a missing value."""
     if value is None or value != value:
         return ""
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if abs(value) < 1000:
+        return f"{value:.3g}"
+    return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""The commands that make and check scans, images and tables: `simulate`, `index` …; and `config …`."""
+"""The commands that make and check scans, images and tables; and `config …`."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import neurocontrast
 from neurocontrast.cli.command import (
-    Configured,
-    Given,
+    CommonOptions,
+    ConfigOptions,
     ImagesRoot,
     Overwrite,
     Result,
@@ -16,6 +16,7 @@ from neurocontrast.cli.command import (
     argument,
     option,
 )
+from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import check_writable, write_text
 from neurocontrast.reading import read_json
@@ -25,7 +26,7 @@ Name = Annotated[str, argument("NAME", "Name of a recipe, such as yaware or natu
 
 
 def simulate(
-    given: Configured,
+    common: ConfigOptions,
     out: Annotated[
         Path, argument("OUT", "Folder to write: participants.tsv, images/, simulation.json.")
     ],
@@ -39,23 +40,25 @@ def simulate(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects (labelled as simulated)."""
+    """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects
+    (labelled as simulated).
+    """
     options = {
         "n_subjects": n_subjects,
         "n_sites": n_sites,
         "spacing_mm": spacing_mm,
         "patients": patients,
     }
-    settings = given.resolve(
+    settings = common.resolve(
         simulation={**options, "seed": seed, "site_seed": site_seed}
     ).simulation
     return _cohort_result(
-        neurocontrast.simulate(out, settings, overwrite=overwrite, progress=given.progress)
+        neurocontrast.simulate(out, settings, overwrite=overwrite, progress=common.progress)
     )
 
 
 def images(
-    given: Configured,
+    common: ConfigOptions,
     out: Annotated[
         Path, argument("OUT", "Folder to write: images.npy, participants.tsv, images.json.")
     ],
@@ -91,15 +94,15 @@ def images(
         "n_validation": n_validation,
         "n_test": n_test,
     }
-    settings = given.resolve(images=images).images
+    settings = common.resolve(images=images).images
     return _cohort_result(
-        neurocontrast.prepare_images(out, settings, overwrite=overwrite, progress=given.progress)
+        neurocontrast.prepare_images(out, settings, overwrite=overwrite, progress=common.progress)
     )
 
 
 def _cohort_result(participants: Path) -> Result:
-    """Return how many scans, or images, a written table has of each site or split."""
-    from neurocontrast.commands.check import summarise
+    """Return the number of scans per site, or images per split, in a table that was written."""
+    from neurocontrast.commands.check_counts import summarise
     from neurocontrast.data.cohort import read_cohort
 
     counts = summarise(read_cohort(participants, check_images=False))
@@ -115,7 +118,7 @@ def _cohort_result(participants: Path) -> Result:
 
 
 def index(
-    given: Given,
+    common: CommonOptions,
     root: Annotated[
         list[Path],
         argument("ROOT...", "Folder of the scans, or tables of measures of the same people."),
@@ -124,7 +127,7 @@ def index(
         Path, option("Table to write; index.json (a_index.json of a.tsv) is written next to it.")
     ] = Path("participants.tsv"),
     layout: Annotated[
-        str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
+        str, option(f"{', '.join(LAYOUTS)}, measures; auto is the only one whose images are there.")
     ] = "auto",
     phenotypes: Annotated[
         list[Path] | None,
@@ -151,7 +154,7 @@ def index(
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
+    """Find the scans of a BIDS tree, of fMRIPrep, CAT12, FreeSurfer and others; write one table.
 
     Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and
     participants.tsv, decoded by the JSON files next to them. Tables of regional measures become
@@ -160,49 +163,50 @@ def index(
     """
     from neurocontrast.data.advice import recipe_for
 
-    options = {name: value for name, value in given.options.items() if value is not None}
-    found = neurocontrast.index(**options, progress=given.progress)
-    table = found.table
-    left_out = found.left_out
-    known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
+    options = {name: value for name, value in common.arguments.items() if value is not None}
+    indexed = neurocontrast.index(**options, progress=common.progress)
+    table = indexed.table
+    left_out = indexed.left_out
+    n_with = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {
         "scans": len(table),
         "people": int(table["subject_id"].nunique()),
         "left_out": len(left_out),
     }
     title = (
-        f"{len(table)} scans of {facts['people']} people ({found.layout}); {len(left_out)} left out"
+        f"{len(table)} scans of {facts['people']} people ({indexed.layout}); "
+        f"{len(left_out)} left out"
     )
-    notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
-    notes += found.notes
-    if found.measures_path is not None and found.measures is not None:
-        about = ", ".join(filter(None, (found.measures.atlas, found.measures.software)))
-        n_measures = found.measures.values.shape[1]
+    notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in n_with.items()) + "."]
+    notes += indexed.notes
+    if indexed.measures_path is not None and indexed.measures is not None:
+        origin = ", ".join(filter(None, (indexed.measures.atlas, indexed.measures.software)))
+        n_measures = indexed.measures.values.shape[1]
         notes += [
-            f"{found.measures_path.name}: {n_measures} measures ({about}).",
-            *found.measures.notes,
+            f"{indexed.measures_path.name}: {n_measures} measures ({origin}).",
+            *indexed.measures.notes,
         ]
     else:
-        notes += [f"{what}: {reason}" for what, reason in left_out if what == "measures"]
-    facts |= {f"with_{name}": n for name, n in known.items()}
-    following: list[object] = ["check", found.path]
-    if found.measures_path is not None:
+        notes += [f"{name}: {reason}" for name, reason in left_out if name == "measures"]
+    facts |= {f"with_{name}": n for name, n in n_with.items()}
+    following: list[object] = ["check", indexed.path]
+    if indexed.measures_path is not None:
         following = [
             "pretrain",
             "--config",
-            *recipe_for(found.table, kind="measures").words,
+            *recipe_for(table, kind="measures").words,
             "--participants",
-            found.path,
+            indexed.path,
             "--out",
             "run",
         ]
-    elif found.layout in ("bids", "ixi"):
-        following = ["prepare", found.path, "--out", "brains"]
-    return Result(facts, title, notes=notes, next=following, path=found.path)
+    elif set(table["stage"]) == {"raw"}:
+        following = ["prepare", indexed.path, "--out", "brains"]
+    return Result(facts, title, notes=notes, next=following, path=indexed.path)
 
 
 def prepare(
-    given: Given,
+    common: CommonOptions,
     participants: Table,
     out: Annotated[Path, option("Folder of brains, tissue maps and the new participants.tsv.")],
     images_root: ImagesRoot = None,
@@ -215,19 +219,21 @@ def prepare(
     imitations: Annotated[
         int,
         option(
-            "Acquisitions by other scanners to imitate, per brain; the encoder lda learns from them."
+            "Acquisitions by other scanners to imitate, per brain; "
+            "the encoder lda learns from them."
         ),
     ] = 0,
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
-    """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. A stopped call is continued.
+    """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps.
+    A stopped call is continued.
 
     Raw inputs hold faces; only images of brains are written. Needs the extra `prepare`.
     """
     from neurocontrast.commands.prepare import prepare as prepare_scans
 
-    table = prepare_scans(**given.options, progress=given.progress)
+    table = prepare_scans(**common.arguments, progress=common.progress)
     notes = ["Raw inputs hold faces; the images that were written do not."]
     following = ("qc", table, "--out", out / "qc")
     return Result(
@@ -240,7 +246,7 @@ def prepare(
 
 
 def qc(
-    given: Given,
+    common: CommonOptions,
     participants: Table,
     out: Annotated[Path, option("Folder of qc.tsv and qc.html.")],
     images_root: ImagesRoot = None,
@@ -265,41 +271,42 @@ def qc(
     measures (measures.tsv beside the table, or a table or folder of measures), qc.html shows who is
     outside in which measures, what is missing or zero, and every site beside the others.
     """
-    found = neurocontrast.qc(**given.options, progress=given.progress)
-    flagged = found.flagged
+    quality = neurocontrast.qc(**common.arguments, progress=common.progress)
+    flagged = quality.flagged
     facts = {
-        "n_scans": len(found.table),
+        "n_scans": len(quality.table),
         "n_flagged": len(flagged),
         "flagged": list(flagged),
     }
     notes = [f"{name}: {flags}" for name, flags in flagged.items()]
     more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
-    title = f"Flagged: {len(flagged)} of {len(found.table)} scans."
-    code = 1 if found.n_unreadable else 0
-    if found.kind == "measures":
+    title = f"Flagged: {len(flagged)} of {len(quality.table)} scans."
+    code = 1 if quality.n_unreadable else 0
+    if quality.kind == "measures":
         following: list[object] = ["check", participants]
-    elif found.rated is None:
+    elif quality.rated is None:
         following = ["qc", participants, "--out", out, "--ratings", "ratings.tsv"]
         more += ["Rate the scans in qc.html and download ratings.tsv."]
     else:
-        failed = (found.table["qc_rating"] == "fail").any()  # a value that no scan has is refused
+        # The configuration refuses a value that no scan has.
+        failed = (quality.table["qc_rating"] == "fail").any()
         chosen = ["--set", "data.where.qc_rating.not=[fail]"] if failed else []
         following = [
             "pretrain",
             "--config",
-            *found.recipe,
+            *quality.recipe,
             "--participants",
-            found.rated,
+            quality.rated,
             *chosen,
             "--out",
             "run",
         ]
     notes = [*notes[:20], *more]
-    return Result(facts, title, notes=notes, next=following, path=found.page, exit_code=code)
+    return Result(facts, title, notes=notes, next=following, path=quality.page, exit_code=code)
 
 
 def check(
-    given: Configured,
+    common: ConfigOptions,
     participants: Table,
     images_root: ImagesRoot = None,
     table_only: Annotated[
@@ -326,114 +333,114 @@ def check(
     """
     from neurocontrast.data.settings import DataSettings, MeasureDataSettings
 
-    settings = given.resolve(data={"images_root": images_root}).data
-    stated = {
-        each.partition("=")[0].strip().removeprefix("data.") for each in given.overrides or ()
-    }
+    settings = common.resolve(data={"images_root": images_root}).data
+    stated = set()
+    for override in common.overrides or ():
+        stated.add(override.partition("=")[0].strip().removeprefix("data."))
     preprocessing = settings.preprocessing if isinstance(settings, DataSettings) else None
     if (
         preprocessing is not None
-        and given.config is None
+        and common.config is None
         and stated.isdisjoint(preprocessing.model_dump())
     ):
         preprocessing = None
-    found = neurocontrast.check(
+    checked = neurocontrast.check(
         participants,
         images_root=settings.images_root,
         channels=getattr(settings, "channels", None),
         preprocessing=preprocessing,
         measures=settings if isinstance(settings, MeasureDataSettings) else None,
-        kind=settings.kind if given.config is not None or "kind" in stated else None,
+        kind=settings.kind if common.config is not None or "kind" in stated else None,
         n_workers=settings.n_workers,
         deep=not table_only,
         phi=phi,
         write_good=write_good,
         overwrite=overwrite,
-        progress=given.progress,
+        progress=common.progress,
     )
-    notes = [found.to_text()]
-    if not (found.passed or found.good):
+    notes = [checked.to_text()]
+    if not (checked.passed or checked.good):
         following: tuple[object, ...] = ("check", participants, "--write-good", "good.tsv")
-        return Result(found.facts(), notes=notes, next=following, exit_code=2)
-    if found.n_unprepared:
-        table = found.good or participants
+        return Result(checked.facts(), notes=notes, next=following, exit_code=2)
+    if checked.n_unprepared:
+        table = checked.good or participants
         following = ("prepare", table, "--out", "prepared")
-        return Result(found.facts(), notes=notes, next=following, path=found.good)
-    if found.measures is not None and not (found.good or _holds_people(participants)):
+        return Result(checked.facts(), notes=notes, next=following, path=checked.good)
+    if checked.measures is not None and not (checked.good or _holds_people(participants)):
         following = ("index", participants, "--phenotype", "PEOPLE.tsv")
-        return Result(found.facts(), notes=notes, next=following)
-    recipe = found.recipe if given.config is None else (given.config,)
+        return Result(checked.facts(), notes=notes, next=following)
+    recipe = checked.recipe if common.config is None else (common.config,)
     following = (
         "pretrain",
         "--config",
         *recipe,
         "--participants",
-        found.good or participants,
-        *_named_measures(found.unfound),
+        checked.good or participants,
+        *_named_measures(checked.unfound),
         "--out",
         "run",
     )
-    return Result(found.facts(), notes=notes, next=following, path=found.good)
+    return Result(checked.facts(), notes=notes, next=following, path=checked.good)
 
 
 def _named_measures(tables: Sequence[Path]) -> tuple[str, ...]:
-    """Return the option that names tables of measures; none where `pretrain` finds them."""
+    """Return ``--set data.measures=[…]`` for tables that `pretrain` does not find alone."""
     if not tables:
         return ()
     return ("--set", f"data.measures=[{', '.join(map(str, tables))}]")
 
 
 def _holds_people(participants: Path) -> bool:
-    """Tell whether a table is one of people, and not of measures alone."""
+    """Tell whether a table has people with their age, sex or site, and not measures alone."""
     from neurocontrast.data.measures import holds_measures
 
     return not holds_measures(participants)
 
 
-def list_recipes(given: Given) -> Result:
+def list_recipes(common: CommonOptions) -> Result:
     """List the recipes that come with the package."""
     from neurocontrast.config.recipes import describe_recipe, list_recipes
 
-    found = {name: describe_recipe(file) for name, file in list_recipes().items()}
-    width = max(map(len, found))
-    title = f"{len(found)} recipes: neurocontrast pretrain --config NAME"
-    return Result(
-        {"recipes": found},
-        title,
-        notes=[f"{name:<{width}}  {about}" for name, about in found.items()],
-    )
+    recipes = {name: describe_recipe(file) for name, file in list_recipes().items()}
+    width = max(map(len, recipes))
+    title = f"{len(recipes)} recipes: neurocontrast pretrain --config NAME"
+    notes = [f"{name:<{width}}  {description}" for name, description in recipes.items()]
+    return Result({"recipes": recipes}, title, notes=notes)
 
 
-def show_recipe(given: Given, name: Name) -> Result:
+def show_recipe(common: CommonOptions, name: Name) -> Result:
     """Print a recipe with every key, of the recipe that is extended too."""
-    from neurocontrast.config.load import write_out
+    from neurocontrast.config.bases import write_out
 
-    text = write_out(_recipe(name))
-    return Result({"recipe": text}, notes=[text.rstrip()])
+    recipe = write_out(_recipe(name))
+    return Result({"recipe": recipe}, notes=[recipe.rstrip()])
 
 
 def copy_recipe(
-    given: Given,
+    common: CommonOptions,
     name: Name,
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
     """Copy a recipe with every key to a file to be changed, beside the schema for editors."""
-    from neurocontrast.config.load import write_out
+    from neurocontrast.config.bases import write_out
 
     source = _recipe(name)
     target = file or Path(source.name)
     check_writable(target, parameter="FILE")
-    schema = target.parent / _SCHEMA
-    made = _schema()
+    schema_file = target.parent / _SCHEMA
+    schema = _schema()
     if target.exists() or target.name == _SCHEMA:
         raise ConfigError(
             f"'{target}' exists, or is the schema's. Name another file: config copy {name} FILE."
         )
-    if schema.exists() and read_json(schema).get("title") != json.loads(made)["title"]:
-        raise ConfigError(
-            f"'{schema}' exists and is no schema of configurations. Copy into another folder."
-        )
-    write_text(schema, made)
+    if schema_file.exists():
+        title = read_json(schema_file).get("title")
+        if title != json.loads(schema)["title"]:
+            raise ConfigError(
+                f"'{schema_file}' exists and is no schema of configurations. "
+                "Copy into another folder."
+            )
+    write_text(schema_file, schema)
     write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{write_out(source)}")
     following = (
         "pretrain",
@@ -444,10 +451,11 @@ def copy_recipe(
         "--out",
         "run",
     )
-    return Result({"schema": str(schema)}, next=following, path=target)
+    return Result({"schema": str(schema_file)}, next=following, path=target)
 
 
 def _recipe(name: str) -> Path:
+    """Return the file of a recipe; refuse a name that no recipe has."""
     from neurocontrast.config.recipes import list_recipes
 
     recipes = list_recipes()
@@ -458,13 +466,14 @@ def _recipe(name: str) -> Path:
     return recipes[name]
 
 
-def show_schema(given: Given) -> Result:
+def show_schema(common: CommonOptions) -> Result:
     """Print the JSON schema of configurations, by which editors complete and check them."""
     schema = _schema()
     return Result({"schema": json.loads(schema)}, notes=[schema])
 
 
 def _schema() -> str:
+    """Return the JSON schema of configurations as text."""
     from neurocontrast.config import Config
 
     return json.dumps(Config.model_json_schema(), indent=2)

@@ -1,4 +1,4 @@
-"""The commands that need no network: `join`, `evaluate`, `predict`, `report`, `compare`."""
+"""The commands that work without a neural network: join, evaluate, predict, report, compare."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pandas as pd
 
 import neurocontrast
 from neurocontrast.cli.command import (
-    Configured,
+    CommonOptions,
+    ConfigOptions,
     Evaluated,
-    Evaluating,
-    Given,
+    EvaluationOptions,
     ImagesRoot,
     Overwrite,
     Result,
@@ -27,7 +27,7 @@ from neurocontrast.reporting.wording import count_text, level_text
 if TYPE_CHECKING:
     from neurocontrast.commands.predicting import PeoplePredictions
     from neurocontrast.commands.report import ComparisonResult
-    from neurocontrast.documents.findings import ExternalTest
+    from neurocontrast.documents.findings import ExternalTest, NewSite
     from neurocontrast.documents.predicted import IncomingRecord, ProbePredictionsRecord
     from neurocontrast.documents.result import Result as EvaluationContent
 
@@ -36,7 +36,7 @@ _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
 
 
 def join(
-    given: Given,
+    common: CommonOptions,
     embeddings: Annotated[
         list[Path],
         argument("A.parquet B.parquet ...", "Embeddings of the same scans; or runs, RUN RUN ..."),
@@ -53,7 +53,7 @@ def join(
     """Join embeddings of the same scans to one table, or runs to one that averages predictions."""
     listed_names = None if names is None else names.split(",")
     path = neurocontrast.join(
-        embeddings, out=out, names=listed_names, overwrite=overwrite, progress=given.progress
+        embeddings, out=out, names=listed_names, overwrite=overwrite, progress=common.progress
     )
     if path.is_dir():
         return _joined_runs(path)
@@ -61,7 +61,7 @@ def join(
 
 
 def _joined_tables(path: Path) -> Result:
-    """Return the blocks of a joined table, and the command for its evaluation."""
+    """Return the number of features from each joined table, and the command that evaluates all."""
     from neurocontrast.documents.embeddings import read_embeddings
 
     read = read_embeddings(path)
@@ -73,7 +73,7 @@ def _joined_tables(path: Path) -> Result:
 
 
 def _joined_runs(run: Path) -> Result:
-    """Return the members of a joined run, and the command for embedding scans."""
+    """Return the runs that a joined run averages, and the command that embeds scans."""
     from neurocontrast.encoders.members import read_record
 
     record = read_record(run)
@@ -89,7 +89,7 @@ def _joined_runs(run: Path) -> Result:
 
 
 def evaluation_of(embeddings: Path, columns: Collection[str]) -> tuple[object, ...]:
-    """Return the words of the command that evaluates embeddings, with a target that their table has."""
+    """Return the words of the command that evaluates embeddings, with a target among `columns`."""
     target = next(
         (name for name in ("diagnosis", "age", "sex", "label") if name in columns), "COLUMN"
     )
@@ -97,7 +97,7 @@ def evaluation_of(embeddings: Path, columns: Collection[str]) -> tuple[object, .
 
 
 def evaluate(
-    given: Evaluating,
+    common: EvaluationOptions,
     embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings table of `embed`.")],
     out: Annotated[Path, option("Evaluation directory to write.")],
     test: Annotated[
@@ -124,12 +124,9 @@ def evaluate(
         bool, option("Make the report too, as `neurocontrast report` does.", "--report")
     ] = False,
 ) -> Result:
-    """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and site alone."""
-    parts = [part.strip() for part in (train_sizes or "").split(",") if part.strip()]
-    # Parts that are not numbers are left to the settings, which refuse them.
-    sizes = (
-        None if train_sizes is None else [int(part) if part.isdecimal() else part for part in parts]
-    )
+    """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and
+    site alone.
+    """
     others = {
         "test": test,
         "scans": scans,
@@ -137,20 +134,34 @@ def evaluate(
         "n_jobs": n_jobs,
         "n_permutations": n_permutations,
     }
-    config = given.resolve_evaluation(**others, train_sizes=sizes, n_draws=n_draws)
+    sizes = None
+    if train_sizes is not None:
+        sizes = _sizes_of(train_sizes)
+    config = common.resolve_evaluation(**others, train_sizes=sizes, n_draws=n_draws)
     result = neurocontrast.evaluate(
         embeddings,
         settings=config.evaluation,
         out=out,
-        overwrite=given.overwrite,
-        progress=given.progress,
+        overwrite=common.overwrite,
+        progress=common.progress,
     )
-    shown = {"show_ids": config.report.show_ids, "progress": given.progress}
+    shown = {"show_ids": config.report.show_ids, "progress": common.progress}
     return evaluation_result(result.folder, page=result.report(**shown) if report else None)
 
 
+def _sizes_of(words: str) -> list[int | str]:
+    """Read the sizes of a learning curve; the settings refuse words that are no numbers."""
+    sizes: list[int | str] = []
+    for word in map(str.strip, words.split(",")):
+        if word.isdecimal():
+            sizes.append(int(word))
+        elif word:
+            sizes.append(word)
+    return sizes
+
+
 def predict(
-    given: Configured,
+    common: ConfigOptions,
     probe: Annotated[
         Path,
         argument(
@@ -163,8 +174,8 @@ def predict(
         Path,
         argument(
             "MEASURES|SCANS|EMB.parquet",
-            "With weights, or --run: a table or folder of measures (FreeSurfer's), or a scan, folder "
-            "or table of scans. With EVAL alone: embeddings by the same run.",
+            "With weights, or --run: a table or folder of measures (FreeSurfer's), or a scan, "
+            "folder or table of scans. With EVAL alone: embeddings by the same run.",
         ),
     ],
     out: Annotated[Path, option("Table to write, ending in .tsv.")],
@@ -192,13 +203,13 @@ def predict(
     """
     from neurocontrast.commands.predicting import Predictions
 
-    options = {name: value for name, value in given.options.items() if name != "jsonl"}
-    is_configured = run is not None or given.config is not None or given.overrides
+    options = {name: value for name, value in common.arguments.items() if name != "jsonl"}
+    is_configured = run is not None or common.config is not None or common.overrides
     options |= {
-        "config": given.resolve() if is_configured else None,
+        "config": common.resolve() if is_configured else None,
         "on_scan": print_line if jsonl else None,
     }
-    written = neurocontrast.predict(**options, progress=given.progress)
+    written = neurocontrast.predict(**options, progress=common.progress)
     exit_code = 0
     if written.record.n_failed:
         exit_code = 1
@@ -213,7 +224,7 @@ _REPEAT = "Next: mend them and repeat the command with --overwrite."
 
 
 def _failures(scans: IncomingRecord) -> list[str]:
-    """Return a line for each scan that failed, and the next step."""
+    """Return a line for each scan that could not be predicted, and how to repeat the command."""
     lines = []
     for scan in scans.failed:
         lines.append(f"failed: {scan.participant_id}: {scan.error}")
@@ -223,7 +234,7 @@ def _failures(scans: IncomingRecord) -> list[str]:
 
 
 def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
-    """Return the summary of people that weights predicted."""
+    """Return how many people were predicted by weights, and the scans that failed."""
     content = written.record.content()
     title, *notes = written.summary().splitlines()
     failed = _failures(written.record.scans)
@@ -234,7 +245,7 @@ def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
 
 
 def _probe_result(path: Path, record: ProbePredictionsRecord, exit_code: int) -> Result:
-    """Return how many scans the probe of an evaluation predicted, with its calibration."""
+    """Return how many scans the probe of an evaluation predicted, and the probe's calibration."""
     from neurocontrast.commands.predicting import describe_calibration
 
     outside = record.outlyingness
@@ -255,7 +266,7 @@ def _probe_result(path: Path, record: ProbePredictionsRecord, exit_code: int) ->
 
 
 def report(
-    given: Configured,
+    common: ConfigOptions,
     evaluation: Evaluated,
     out: Annotated[
         Path | None, option("HTML file to write (default: report.html in the directory).")
@@ -272,16 +283,16 @@ def report(
     page = neurocontrast.report(
         evaluation,
         out=out,
-        show_ids=given.resolve(report={"show_ids": show_ids}).report.show_ids,
+        show_ids=common.resolve(report={"show_ids": show_ids}).report.show_ids,
         figures=figures,
         viewer=viewer,
-        progress=given.progress,
+        progress=common.progress,
     )
     return Result(notes=[_OPEN], path=page)
 
 
 def compare(
-    given: Configured,
+    common: ConfigOptions,
     evaluations: Annotated[
         list[Path], argument("EVAL1 EVAL2 ...", "Evaluation folders; the first is the reference.")
     ],
@@ -292,7 +303,7 @@ def compare(
     overwrite: Overwrite = False,
 ) -> Result:
     """Compare evaluations of the same scans in the same folds, with tests for overlapping folds."""
-    settings = given.resolve().evaluation
+    settings = common.resolve().evaluation
     result = neurocontrast.compare(
         evaluations,
         out=out,
@@ -301,33 +312,35 @@ def compare(
         confidence_level=settings.confidence_level,
         seed=settings.seed,
         overwrite=overwrite,
-        progress=given.progress,
+        progress=common.progress,
     )
     return comparison_result(result)
 
 
 def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
-    """Return the first metric of an evaluation for each model, the number of warnings, and its report, if made."""
+    """Return the first metric of an evaluation for each model, and the number of warnings.
+
+    `page` is the report of the evaluation, if one was written.
+    """
     from neurocontrast.commands.evaluate import EvaluationResult
     from neurocontrast.documents.findings import ExternalTest
 
     result = EvaluationResult(folder)
     read = result.record
     metric = next(iter(result.record.metrics), "")
-    figures = {
-        name: metrics[metric] for name, metrics in result.models.items() if metric in metrics
-    }
-    found = {
-        name: {"value": each.value, "interval": each.interval} for name, each in figures.items()
-    }
     level = read.bootstrap.level or 0.95
     title = f"{metric} [{level_text(level)} interval]"
+    models: Json = {}
     rows = []
-    for name, figure in figures.items():
+    for name, metrics in result.models.items():
+        if metric not in metrics:
+            continue
+        figure = metrics[metric]
+        models[name] = {"value": figure.value, "interval": figure.interval}
         rows.append({"": name, title: _figure(figure.value, figure.interval)})
     n = len(read.warnings)
     warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
-    facts = {"target": read.target, "metric": metric, "models": found, "n_warnings": n}
+    facts = {"target": read.target, "metric": metric, "models": models, "n_warnings": n}
     external = read.part(ExternalTest)
     if external is not None:
         facts["external"] = external_figures(external, metric)
@@ -349,7 +362,10 @@ def external_figures(external: ExternalTest, metric: str) -> dict[str, object]:
 
 
 def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[dict[str, str]]:
-    """Return the rows of the terminal's table that are of the external test set; an undefined figure has its reason."""
+    """Return a metric of the external test set as rows of the terminal's table, one a model.
+
+    An undefined figure has its reason.
+    """
     models = {"embedding": external.metrics, "covariates only": external.baseline}
     rows = []
     for name, metrics in models.items():
@@ -363,7 +379,7 @@ def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[di
 
 
 def comparison_result(result: ComparisonResult) -> Result:
-    """Return every model's difference from the first one, with its interval and p-value."""
+    """Return the difference of every model from the first, with interval and corrected p-value."""
     differences = result.table
     record = result.record
     records = differences.astype(object).where(differences.notna(), None).to_dict("records")
@@ -377,35 +393,48 @@ def comparison_result(result: ComparisonResult) -> Result:
 
 
 def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
-    """Yield lines about unseen sites and scans outside, where the evaluation measured them."""
+    """Yield sentences on sites left out of training, and on scans outside the training data.
+
+    An evaluation that measured neither has no such sentences.
+    """
     from neurocontrast.documents.findings import ExternalTest, NewSite, Outlyingness
 
-    block = evaluation.part(NewSite)
+    new_site = evaluation.part(NewSite)
     extra = evaluation.model_extra or {}
-    if block is not None:
-        metric = block.metric or ""
-        sites = f"{block.n_sites} sites left out"
-        for model in block.models:
-            both = (figures[model][metric] for figures in (block.home, block.unseen))
-            home, unseen = (_figure(each.value, [each.low, each.high]) for each in both)
-            name = metric if model == "embedding" else f"{metric} {model}"
-            if model != "baseline":
-                yield f"New site: {name} {home} at known sites, {unseen} at unseen ones ({sites})."
+    if new_site is not None:
+        yield from _lines_of_models(new_site)
     elif extra.get("new_site_note") and evaluation.splits != "fixed":
         yield f"Not measured at sites left out: {extra['new_site_note']}."
     tested = evaluation.part(ExternalTest)
     external = None if tested is None else tested.outlyingness
-    for name, found in (("Scans", evaluation.part(Outlyingness)), ("External scans", external)):
-        if found is not None:
-            yield f"{name} outside the training distribution: {found.n_outside} of {found.n}."
+    scans = {"Scans": evaluation.part(Outlyingness), "External scans": external}
+    for name, outside in scans.items():
+        if outside is not None:
+            yield f"{name} outside the training distribution: {outside.n_outside} of {outside.n}."
+
+
+def _lines_of_models(new_site: NewSite) -> Iterator[str]:
+    """Yield a sentence for each model: its metric at sites trained on, and at sites left out."""
+    metric = new_site.metric or ""
+    sites = f"{new_site.n_sites} sites left out"
+    for model in new_site.models:
+        if model == "baseline":
+            continue
+        name = metric
+        if model != "embedding":
+            name = f"{metric} {model}"
+        figure = new_site.home[model][metric]
+        home = _figure(figure.value, [figure.low, figure.high])
+        figure = new_site.unseen[model][metric]
+        unseen = _figure(figure.value, [figure.low, figure.high])
+        yield f"New site: {name} {home} at known sites, {unseen} at unseen ones ({sites})."
 
 
 def _figure(value: float | None, interval: Sequence[float | None] | None) -> str:
+    """Return a figure with its interval, as ``0.71 [0.62, 0.8]``; an undefined one says so."""
     if value is None or value != value:
         return "not defined"
     low, high = interval or (None, None)
-    return (
-        f"{value:.3g}"
-        if low is None or high is None or low != low
-        else f"{value:.3g} [{low:.3g}, {high:.3g}]"
-    )
+    if low is None or high is None or low != low:
+        return f"{value:.3g}"
+    return f"{value:.3g} [{low:.3g}, {high:.3g}]"

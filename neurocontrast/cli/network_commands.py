@@ -1,4 +1,4 @@
-"""The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`, `weights …`."""
+"""The commands that train or run a neural network; and `bundle`, `doctor` and `weights …`."""
 
 from dataclasses import replace
 from importlib.util import find_spec
@@ -9,10 +9,10 @@ import pandas as pd
 
 import neurocontrast
 from neurocontrast.cli.command import (
-    Configured,
+    CommonOptions,
+    ConfigOptions,
     Evaluated,
-    Evaluating,
-    Given,
+    EvaluationOptions,
     ImagesRoot,
     Overwrite,
     Participants,
@@ -31,8 +31,8 @@ _RUN = (
 )
 
 _ARCHITECTURE = (
-    "Network of the weights: yaware (the y-Aware authors'), nidl-densenet121, monai-densenet121, medicalnet-resnet10, "
-    "-resnet18, -resnet34, -resnet50."
+    "Network of the weights: yaware (the y-Aware authors'), nidl-densenet121, monai-densenet121, "
+    "medicalnet-resnet10, -resnet18, -resnet34, -resnet50."
 )
 
 _RunTable = Annotated[
@@ -56,7 +56,7 @@ _SkipUnlisted = Annotated[
 
 
 def pretrain(
-    given: Configured,
+    common: ConfigOptions,
     out: Annotated[Path, option("Run directory to write.")],
     participants: _RunTable = None,
     init: Annotated[
@@ -66,20 +66,22 @@ def pretrain(
     resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
     skip: _Skip = None,
 ) -> Result:
-    """Pretrain an encoder with a contrastive objective that uses age, sex, site or any other column."""
+    """Pretrain an encoder with a contrastive objective that uses age, sex, site or any other
+    column.
+    """
     from neurocontrast.runs.folder import read_metrics
 
-    # A run that is resumed has its own configuration, unless one is given again.
-    if resume and given.config is None and (out / "config.yaml").is_file():
-        given = replace(given, config=out / "config.yaml")
-    nothing = given.config is None and not given.overrides and not any((participants, init, skip))
+    # A run that is resumed has its own configuration, unless `--config` names one.
+    if resume and common.config is None and (out / "config.yaml").is_file():
+        common = replace(common, config=out / "config.yaml")
+    nothing = common.config is None and not common.overrides and not any((participants, init, skip))
     data = {"participants": participants, "skip_unreadable": skip}
     settings = (
         None
         if resume and nothing
-        else given.resolve(check_objective=True, data=data, training={"init": init})
+        else common.resolve(check_objective=True, data=data, training={"init": init})
     )
-    written = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
+    written = neurocontrast.pretrain(settings, out=out, resume=resume, progress=common.progress)
     run = written.location
     if "member" in written.metrics:
         return _result_of_members(run, written.metrics)
@@ -102,12 +104,12 @@ def pretrain(
 
 
 def _following(run: Path) -> tuple[str | Path, ...]:
-    """Return the command that embeds scans by a run."""
+    """Return the words of the command that embeds scans by a run."""
     return ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
 
 
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
-    """Return the last epoch of each member of a run."""
+    """Return the losses of the last epoch, for each encoder of a run that trained several."""
     last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[
         last.columns.str.startswith(("member", "epoch", "train_loss", "val_loss"))
@@ -119,7 +121,7 @@ def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
 
 
 def embed(
-    given: Configured,
+    common: ConfigOptions,
     run: Annotated[Path, argument("RUN", _RUN)],
     participants: Participants,
     out: Annotated[Path, option("Embeddings table to write.", metavar="EMB.parquet")],
@@ -133,23 +135,24 @@ def embed(
     """
     import pyarrow.parquet
 
-    written = neurocontrast.embed(
+    path = neurocontrast.embed(
         run,
         participants=participants,
         out=out,
-        config=given.resolve(data={"images_root": images_root, "skip_unreadable": skip}),
+        config=common.resolve(data={"images_root": images_root, "skip_unreadable": skip}),
         overwrite=overwrite,
-        progress=given.progress,
+        progress=common.progress,
     ).location
-    found = pyarrow.parquet.read_metadata(written)
-    n_features = sum(name.startswith("feature_") for name in found.schema.names)
-    facts = {"n_scans": found.num_rows, "n_features": n_features}
-    title = f"{found.num_rows:,} embedded, {n_features:,} features each"
-    return Result(facts, title, next=evaluation_of(written, found.schema.names), path=written)
+    file = pyarrow.parquet.read_metadata(path)
+    columns = file.schema.names
+    n_features = sum(name.startswith("feature_") for name in columns)
+    facts = {"n_scans": file.num_rows, "n_features": n_features}
+    title = f"{file.num_rows:,} embedded, {n_features:,} features each"
+    return Result(facts, title, next=evaluation_of(path, columns), path=path)
 
 
 def finetune(
-    given: Evaluating,
+    common: EvaluationOptions,
     run: Annotated[Path, argument("RUN", _RUN)],
     participants: Participants,
     out: Annotated[Path, option("Evaluation directory to write.")],
@@ -164,21 +167,21 @@ def finetune(
     Of a run of members each is trained, and their predictions are averaged. The same command
     continues one that was stopped.
     """
-    options = dict(given.options)
-    overrides = list(given.overrides or ())
+    options = dict(common.arguments)
+    overrides = list(common.overrides or ())
     if options.pop("skip"):
         overrides.append("data.skip_unreadable=true")
     folder = neurocontrast.finetune(
         **options,
-        config=replace(given, overrides=overrides).resolve_evaluation(),
-        overwrite=given.overwrite,
-        progress=given.progress,
+        config=replace(common, overrides=overrides).resolve_evaluation(),
+        overwrite=common.overwrite,
+        progress=common.progress,
     )
     return evaluation_result(folder.folder)
 
 
 def explain(
-    given: Configured,
+    common: ConfigOptions,
     evaluation: Evaluated,
     run: Annotated[
         Path | None,
@@ -199,23 +202,25 @@ def explain(
     atlas: Annotated[
         Path | None,
         option(
-            "Folder with lh.aparc.annot and rh.aparc.annot of fsaverage5, to draw regions on the cortex."
+            "Folder with lh.aparc.annot and rh.aparc.annot of fsaverage5, "
+            "to draw regions on the cortex."
         ),
     ] = None,
     images_root: ImagesRoot = None,
     skip: _SkipUnlisted = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`.
+    """Map where in the brain a change of the scan changes the prediction, or rank measures, for
+    `report`.
 
     Of a run of members the map is that of the mean of their scores.
     """
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
-    options = dict(given.options)
+    options = dict(common.arguments)
     for name in ("skip", *of_section):
         del options[name]
-    settings = given.resolve(explanation=of_section, data={"skip_unreadable": skip})
-    folder = neurocontrast.explain(**options, config=settings, progress=given.progress)
+    settings = common.resolve(explanation=of_section, data={"skip_unreadable": skip})
+    folder = neurocontrast.explain(**options, config=settings, progress=common.progress)
     file = folder / EXPLANATION_FILE
     record = ExplanationRecord.of(read_json(file), file)
     regions = list(map(TopRegion.content, record.top_regions))
@@ -233,7 +238,7 @@ def explain(
 
 
 def bundle(
-    given: Given,
+    common: CommonOptions,
     run: Annotated[Path, argument("RUN", _RUN)],
     out: Annotated[Path, option("Folder to make.")],
     evaluation: Annotated[
@@ -243,7 +248,7 @@ def bundle(
     overwrite: Overwrite = False,
 ) -> Result:
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle."""
-    folder = neurocontrast.bundle(**given.options)
+    folder = neurocontrast.bundle(**common.arguments)
     file = folder / "configs" / "metadata.json"
     metadata = BundleMetadata.of(read_json(file), file)
     run_it = "python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
@@ -255,10 +260,12 @@ def bundle(
     return Result(facts, metadata.task, notes=notes, path=folder)
 
 
-def doctor(given: Configured, participants: _RunTable = None, skip: _SkipUnlisted = None) -> Result:
+def doctor(
+    common: ConfigOptions, participants: _RunTable = None, skip: _SkipUnlisted = None
+) -> Result:
     """Show versions, devices, and all that `pretrain` would refuse (writes nothing)."""
     data = {"participants": participants, "skip_unreadable": skip}
-    settings = given.resolve(check_objective=True, data=data)
+    settings = common.resolve(check_objective=True, data=data)
     diagnosis = neurocontrast.doctor(settings)
     exit_code = 0
     if diagnosis.problems:
@@ -267,7 +274,7 @@ def doctor(given: Configured, participants: _RunTable = None, skip: _SkipUnliste
 
 
 def import_weights(
-    given: Configured,
+    common: ConfigOptions,
     file: Annotated[
         Path, argument("FILE", "State dict or checkpoint: .safetensors, or by torch.save.")
     ],
@@ -278,7 +285,7 @@ def import_weights(
     from neurocontrast.encoders.weights import read_contract
 
     folder = neurocontrast.import_weights(
-        file, architecture=architecture, out=out, config=given.resolve(), progress=given.progress
+        file, architecture=architecture, out=out, config=common.resolve(), progress=common.progress
     )
     contract = read_contract(folder)
     content = contract.content()
@@ -291,7 +298,7 @@ def import_weights(
 
 
 def export_weights(
-    given: Given,
+    common: CommonOptions,
     run: Annotated[Path, argument("RUN", _RUN)],
     out: Annotated[
         Path,
@@ -307,13 +314,13 @@ def export_weights(
     """
     return Result(
         path=neurocontrast.export_weights(
-            run, out=out, overwrite=overwrite, progress=given.progress
+            run, out=out, overwrite=overwrite, progress=common.progress
         )
     )
 
 
 def find_weights(
-    given: Given,
+    common: CommonOptions,
     name: Annotated[
         str, argument("NAME", "Weights by name, such as measures; `weights list` lists them.")
     ],
@@ -328,9 +335,9 @@ def find_weights(
     )
 
 
-def list_weights(given: Given) -> Result:
+def list_weights(common: CommonOptions) -> Result:
     """List the weights that ship or are installed, and the targets that their probes predict."""
-    from neurocontrast.commands.weights import damage_of_weights
+    from neurocontrast.commands.verify_weights import damage_of_weights
     from neurocontrast.weights import CARD, load, names, not_installed, problems
 
     damaged = problems()
@@ -355,7 +362,7 @@ def list_weights(given: Given) -> Result:
 
 
 def verify_weights(
-    given: Given,
+    common: CommonOptions,
     weights: Annotated[str, argument("NAME|RUN", "Weights by name, or a run.")],
     scan: Annotated[
         list[Path] | None,
@@ -367,11 +374,12 @@ def verify_weights(
     ] = None,
 ) -> Result:
     """Check that this installation gives an encoder's stated features, and whether a scan fits."""
-    found = neurocontrast.verify_weights(weights, scan=scan or None)
-    lines = [f"{'PASS' if passed else 'FAIL'}  {text}" for passed, text in found.checks]
-    lines += [
-        *(f"      {text}" for text in found.facts),
-        *(f"DOUBT {text}" for text in found.doubts),
-    ]
-    facts = {"passed": found.passed, "facts": found.facts, "doubts": found.doubts}
-    return Result(facts, notes=lines, exit_code=0 if found.passed else 1)
+    verified = neurocontrast.verify_weights(weights, scan=scan or None)
+    lines = []
+    for passed, sentence in verified.checks:
+        verdict = "PASS" if passed else "FAIL"
+        lines.append(f"{verdict}  {sentence}")
+    lines += [f"      {fact}" for fact in verified.facts]
+    lines += [f"DOUBT {doubt}" for doubt in verified.doubts]
+    facts = {"passed": verified.passed, "facts": verified.facts, "doubts": verified.doubts}
+    return Result(facts, notes=lines, exit_code=0 if verified.passed else 1)

@@ -1,4 +1,4 @@
-"""Hand a run, and its probe, over as a MONAI bundle, with the templates of `neurocontrast/bundling`."""
+"""Hand a run and its probe over as a MONAI bundle: templates of `neurocontrast/bundling`."""
 
 import os
 from collections.abc import Sequence
@@ -62,8 +62,8 @@ def bundle(
 
     ``python -m monai.bundle run --config_file configs/inference.yaml`` in that folder calls
     `predict` with the probe of an evaluation, or `embed` without one. The folder holds the encoder
-    and the probe, ``metadata.json``, a model card and licences; of the people of pretraining and
-    evaluation it names none.
+    and the probe, ``metadata.json``, a model card and licences. Nobody of the people of pretraining
+    and evaluation is named in the folder.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def bundle(
 
 
 def _evaluation_of(place: Path) -> Result | None:
-    """Read the evaluation of a probe or of its folder; None without ``evaluation.json``."""
+    """Read ``evaluation.json`` of a folder, or of the folder around a probe; None without one."""
     for folder in (place, place.parent):
         if (folder / FILE).is_file():
             return read_evaluation(folder)
@@ -134,7 +134,7 @@ def _evaluation_of(place: Path) -> Result | None:
 
 
 def _values_of(evaluation: Result | None) -> dict[str, float]:
-    """Return the metrics of an evaluation that have a value."""
+    """Return the value of each metric of an evaluation; metrics without a value are left out."""
     if evaluation is None:
         return {}
     values = {}
@@ -155,7 +155,7 @@ def _list_versions() -> dict[str, str]:
 
 
 def _number(names: Sequence[str]) -> dict[str, str]:
-    """Return names by their positions, as MONAI's metadata describe channels."""
+    """Number names from "0", as MONAI's metadata describe channels."""
     return {str(number): name for number, name in enumerate(names)}
 
 
@@ -165,7 +165,8 @@ def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription)
     if is_joined(probe.blocks):
         n = len(probe.blocks)
         raise ConfigError(
-            f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
+            f"{evaluation}: its probe was fitted on joined features of {n} encoders; "
+            "a bundle has one."
         )
     n_features = described.n_features or 0
     check_probe_members(probe, described, parameter=f"{evaluation}")
@@ -189,28 +190,30 @@ def _save_encoders(models: Path, run: Path) -> None:
 
 
 def _licences(licence: str | os.PathLike[str] | None) -> str:
-    """Return the text of the licence of the weights, and of that of the code."""
+    """Return the licence of the weights, then the licence of the code, as one text."""
     if licence is None:
         of_weights = (
-            "Licence of the weights: not stated. Ask who made them; the data that they were trained on have terms of\n"
-            "their own, which may bind the weights."
+            "Licence of the weights: not stated. Ask who made them; the data that they were "
+            "trained on have terms of\ntheir own, which may bind the weights."
         )
     else:
         try:
             of_weights = Path(licence).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"licence: '{licence}' cannot be read as text ({error}).") from error
-    # From a source tree an .egg-info, which holds no licences, may come before what was installed.
-    found = (
-        each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast")
-    )
-    of_code = next((text for text in found if text), "BSD-3-Clause")
+    of_code = "BSD-3-Clause"
+    # From a source tree an .egg-info without licences may come before the installed package.
+    for distribution in metadata.distributions(name="neurocontrast"):
+        licence_of_code = distribution.read_text("licenses/LICENSE")
+        if licence_of_code:
+            of_code = licence_of_code
+            break
     return f"{of_weights}\n\n---\n\nThe code of neurocontrast {version()}:\n\n{of_code.strip()}\n"
 
 
 @dataclass(frozen=True)
 class _Samples:
-    """Samples of a bundle's encoder, for the templates."""
+    """Channels, shape and columns of a scan of a bundle's encoder, which the templates name."""
 
     channels: tuple[str, ...]
     """Channels of a scan, or regional measures."""
@@ -224,7 +227,7 @@ class _Samples:
 
 @dataclass(frozen=True)
 class _AllSamples:
-    """Samples of all encoders of a run, for the model card."""
+    """Channels, columns and shapes of the scans of all encoders of a run, for the model card."""
 
     channels: list[str]
     columns: list[str]
@@ -238,7 +241,7 @@ class _AllSamples:
 
 
 def _samples_of(source: Brains) -> _Samples:
-    """Describe the samples of an encoder."""
+    """Describe the scans, or the regional measures, that an encoder reads."""
     if isinstance(source, RegionalMeasures):
         return _Samples(source.known.columns, (1,), measures=source.known)
     channels = source.channels or ("t1",)
@@ -249,7 +252,7 @@ def _samples_of(source: Brains) -> _Samples:
 
 
 def _samples_of_all(sources: Sequence[Brains]) -> _AllSamples:
-    """Describe the samples of all encoders of a run."""
+    """Describe the scans, or the regional measures, that all encoders of a run read."""
     channels = dict[str, None]()
     columns = dict[str, None]()
     shapes = dict[str, None]()

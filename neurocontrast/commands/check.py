@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from neurocontrast.commands.check_counts import kind_of_images, summarise, without_ages
 from neurocontrast.commands.check_measures import (
     MeasuresFacts,
     add_counts,
@@ -15,7 +15,6 @@ from neurocontrast.commands.check_measures import (
     measures_to_name,
     settings_of_measures,
 )
-from neurocontrast.data.addresses import address_of
 from neurocontrast.data.advice import recipe_for
 from neurocontrast.data.cohort import Cohort, Inspection, columns_of, inspect_cohort
 from neurocontrast.data.kinds import KINDS, SampleKind
@@ -24,6 +23,7 @@ from neurocontrast.data.people import check_not_described, read_people
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import (
+    Finding,
     doubts_about,
     doubts_about_extents,
     doubts_about_images,
@@ -45,19 +45,27 @@ class CheckReport:
     """Problems, warnings and counts of a table, as `check` returns them."""
 
     cohort: Cohort
-    kind: str  # of the samples, as `data.kind` names them
-    problems: Problems  # what must be mended before the table can be used
+    kind: str
+    """Kind of the samples, as ``data.kind`` names it."""
+    problems: Problems
+    """Problems that must be mended before the table can be used."""
     warnings: tuple[str, ...]
-    summary: pd.DataFrame  # one row a site, or a split, and a last row for all
-    deep: bool  # whether every voxel was read, or headers alone
-    phi: dict[str, int] | None = (
-        None  # fields found that could identify a patient, and files that could not be read
-    )
-    good: Path | None = None  # the table of the rows without a problem
-    recipe: tuple[str, ...] = ("small",)  # what follows --config to begin with
-    n_unprepared: int = 0  # whole heads, and brains that are not in MNI space
-    measures: MeasuresFacts | None = None  # of people with regional measures
-    unfound: tuple[Path, ...] = ()  # tables of measures that `pretrain` must be told
+    summary: pd.DataFrame
+    """Counts of each site, or of each split of natural images; the last row counts all."""
+    deep: bool
+    """Whether every voxel was read, or headers alone."""
+    phi: dict[str, int] | None = None
+    """Numbers of fields that could identify a patient, and of files that could not be read."""
+    good: Path | None = None
+    """Table that was written of the rows without a problem."""
+    recipe: tuple[str, ...] = ("small",)
+    """Recipe for a first run on this table, as the command line takes it after ``--config``."""
+    n_unprepared: int = 0
+    """Number of whole heads, and of brains that are not in MNI space."""
+    measures: MeasuresFacts | None = None
+    """Number, atlas and program of regional measures; None for a table of images."""
+    unfound: tuple[Path, ...] = ()
+    """Tables of measures that `pretrain` does not find by itself and must be told."""
 
     @property
     def n_scans(self) -> int:
@@ -98,7 +106,7 @@ class CheckReport:
         return self.to_text()
 
     def _title(self) -> str:
-        """Return a line on the samples, and how far they were read."""
+        """Return a line that counts the samples, and says whether headers or voxels were read."""
         counted = f"{self.n_scans} scans of {self.n_subjects} subjects"
         store = "headers"
         content = "voxels"
@@ -131,13 +139,12 @@ class CheckReport:
             parts.append("Nothing was found that could identify a patient.")
         if self.good is not None:
             n_bad = len({problem.line for problem in self.problems.found})
-            parts.append(
-                f"{self.good}: the {self.n_scans - n_bad} rows without a problem; left out: {n_bad}."
-            )
+            n_good = self.n_scans - n_bad
+            parts.append(f"{self.good}: the {n_good} rows without a problem; left out: {n_bad}.")
         return "\n\n".join(parts)
 
     def _verdict(self, n_shown: int) -> str:
-        """Return the problems, or that there are none, and how many scans are raw."""
+        """Return the problems as text; without a problem, a sentence that counts the raw scans."""
         if not self.passed:
             return self.problems.to_text(n_shown)
         if self.n_unprepared:
@@ -195,51 +202,70 @@ def check(
         return _check_measures(Path(participants), of_measures, phi=phi, good=good)
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort = inspection.cohort
-    problems = inspection.problems
     if kind is not None:
         check_kind(cohort, kind)
-    without = {
-        problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)
-    }
-    rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    readable = cohort.subset(rows)
-    sample_kind = _other_kind_of(cohort)
-    kind_name = "volumes"
-    summary = summarise(cohort)
-    found = None
-    n_unprepared = 0
+    rows = _readable_rows(inspection)
+    sample_kind = kind_of_images(cohort)
     if sample_kind is not None:
-        kind_name = sample_kind.name
-        warnings = cohort.warnings
-        if rows:
-            warnings = sample_kind.inspect(readable, problems, deep=deep, progress=progress)
+        samples = _inspect_images(sample_kind, inspection, rows, deep=deep, progress=progress)
     else:
-        how = {"preprocessing": preprocessing, "n_workers": n_workers, "progress": progress}
-        warnings, n_unprepared = _inspect_scans(inspection, rows, deep=deep, **how)
+        readable = cohort.subset(rows).scans
+        findings = inspect_scans(
+            readable, preprocessing=preprocessing, deep=deep, n_workers=n_workers, progress=progress
+        )
+        samples = _inspect_scans(inspection, rows, findings)
+    summary = summarise(cohort)
+    identities = None
     if phi:
-        summary = _without_ages(summary)
-        files = [Path(path) for scan in readable.scans for path in files_of(scan)]
-        found = look_for_identities(cohort.source, files, problems)
+        summary = without_ages(summary)
+        files = _files_of_rows(cohort, rows)
+        identities = look_for_identities(cohort.source, files, inspection.problems)
     if good is not None:
         _write_good(good, inspection)
     return CheckReport(
         cohort,
-        kind=kind_name,
-        problems=problems,
-        warnings=warnings,
+        kind=samples.kind,
+        problems=inspection.problems,
+        warnings=samples.warnings,
         summary=summary,
         deep=deep,
-        phi=found,
+        phi=identities,
         good=good,
-        recipe=recipe_for(cohort.table, kind=kind_name).words,
-        n_unprepared=n_unprepared,
+        recipe=recipe_for(cohort.table, kind=samples.kind).words,
+        n_unprepared=samples.n_unprepared,
     )
+
+
+@dataclass(frozen=True)
+class _InspectedSamples:
+    """Kind of the samples of a table, with the warnings that their files gave."""
+
+    kind: str
+    """Kind of the samples, as ``data.kind`` names it."""
+    warnings: tuple[str, ...]
+    n_unprepared: int = 0
+    """Number of whole heads, and of brains that are not in MNI space."""
+
+
+def _readable_rows(inspection: Inspection) -> list[int]:
+    """Return the rows whose image files exist, by position."""
+    columns = ("path", *inspection.cohort.channels)
+    lines = {problem.line for problem in inspection.problems.found if problem.column in columns}
+    return [row for row, line in enumerate(inspection.lines) if line not in lines]
+
+
+def _files_of_rows(cohort: Cohort, rows: Sequence[int]) -> list[Path]:
+    """Return all image files of some rows of a table, in the order of the rows."""
+    files = []
+    for scan in cohort.subset(rows).scans:
+        files += list(map(Path, files_of(scan)))
+    return files
 
 
 def _checked_target(
     write_good: str | Path | None, participants: str | Path, *, overwrite: bool
 ) -> Path | None:
-    """Return the table to write; refuse one that is there, or that is checked."""
+    """Return the path of the table to write; refuse a file that exists, or the checked table."""
     if write_good is None:
         return None
     good = Path(write_good)
@@ -249,21 +275,16 @@ def _checked_target(
     return good
 
 
-def _without_ages(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return counts without ages, whose extremes are values of single people."""
-    return summary.loc[:, ~summary.columns.astype(str).str.startswith("age")]
-
-
 def _check_measures(
     participants: Path, settings: MeasureDataSettings, *, phi: bool, good: Path | None
 ) -> CheckReport:
-    """Check people with regional measures, and the measures."""
+    """Check a table of people together with the tables of their regional measures."""
     inspected, warnings = check_measures(participants, settings, write_good=good)
     people = inspected.people
     summary = add_counts(summarise(people), inspected)
     identities = None
     if phi:
-        summary = _without_ages(summary)
+        summary = without_ages(summary)
         identities = look_for_identities(people.source, [], inspected.problems)
     if good is not None:
         _write_good(good, Inspection(people, inspected.problems, inspected.lines))
@@ -282,15 +303,27 @@ def _check_measures(
     )
 
 
-def _inspect_scans(
-    inspection: Inspection, rows: Sequence[int], **how: Any
-) -> tuple[tuple[str, ...], int]:
-    """Open scans, add their problems to the table's.
+def _inspect_images(
+    sample_kind: SampleKind,
+    inspection: Inspection,
+    rows: Sequence[int],
+    *,
+    deep: bool,
+    progress: Progress,
+) -> _InspectedSamples:
+    """Open natural images, and add their problems to the problems of the table."""
+    warnings = inspection.cohort.warnings
+    if rows:
+        readable = inspection.cohort.subset(rows)
+        warnings = sample_kind.inspect(readable, inspection.problems, deep=deep, progress=progress)
+    return _InspectedSamples(sample_kind.name, warnings)
 
-    Return warnings and the number of raw scans.
-    """
+
+def _inspect_scans(
+    inspection: Inspection, rows: Sequence[int], findings: Sequence[Finding]
+) -> _InspectedSamples:
+    """Add the problems of opened scans to the problems of the table; count the raw scans."""
     readable = inspection.cohort.subset(rows)
-    findings = inspect_scans(readable.scans, **how)
     for row, name, finding in zip(rows, readable.names(), findings, strict=True):
         if finding.problem:
             inspection.problems.add(finding.problem, line=inspection.lines[row], name=name)
@@ -299,13 +332,13 @@ def _inspect_scans(
     if readable.channels == columns_of(None):  # maps of tissue are no brains
         extents = {scan.scan: scan.extent for scan in findings if scan.extent is not None}
     n_raw = sum(extent.is_head or extent.is_unregistered for extent in extents.values())
-    return (*doubts, *doubts_about_extents(extents)), n_raw
+    return _InspectedSamples("volumes", (*doubts, *doubts_about_extents(extents)), n_raw)
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:
-    """Write the rows that no problem names.
+    """Write the rows of a table that have no problem.
 
-    Refuse where a problem is of no single row, or every row has one.
+    Refuse where a problem is of no single row, or where every row has a problem.
     """
     bad = {problem.line for problem in inspection.problems.found}
     table = read_people(inspection.cohort.source).cells
@@ -317,47 +350,3 @@ def _write_good(good: Path, inspection: Inspection) -> None:
             f"{inspection.problems.to_text()}\nwrite_good: nothing was written, since {why}."
         )
     write_rows(good, kept, root=inspection.cohort.root)
-
-
-def _other_kind_of(cohort: Cohort) -> SampleKind | None:
-    """Return the kind of a cohort's samples; None for scans and for people with measures."""
-    for path in cohort.table.get("path", ()):
-        address = address_of(str(path))
-        if address is not None:
-            return KINDS.find(address.kind)
-    return None
-
-
-def summarise(cohort: Cohort) -> pd.DataFrame:
-    """Count scans of each site, or other samples of each part, and in the last row all."""
-    sample_kind = _other_kind_of(cohort)
-    table = cohort.table
-    if sample_kind is not None:
-        return sample_kind.summarise(table)
-    parts = {}
-    if "site" in table and table["site"].notna().any():
-        parts = {str(name): part for name, part in table.groupby("site")}
-        if table["site"].isna().any():
-            parts["site n/a"] = table[table["site"].isna()]
-    counts = []
-    for scans in [*parts.values(), table]:
-        counts.append(_count_scans(scans, table))
-    return pd.DataFrame(counts, index=[*parts, "all"])
-
-
-def _count_scans(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
-    row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
-    if "age" in whole:
-        row |= {
-            f"age {name}": value for name, value in part["age"].agg(["mean", "min", "max"]).items()
-        }
-    for column in ("sex", "diagnosis"):
-        if column in whole:
-            counts = part[column].value_counts()
-            row |= {
-                f"{column} {value}": int(counts.get(value, 0))
-                for value in sorted(whole[column].dropna().unique())
-            }
-            if whole[column].isna().any():
-                row[f"{column} n/a"] = int(part[column].isna().sum())
-    return row

@@ -20,7 +20,7 @@ from neurocontrast.exceptions import ConfigError
 
 @dataclass(frozen=True)
 class MeasuresFacts:
-    """Say which measures were checked."""
+    """Number, atlas and program of the regional measures that were checked, and their tables."""
 
     n_measures: int
     atlas: str
@@ -29,7 +29,7 @@ class MeasuresFacts:
 
     @classmethod
     def of(cls, inspected: InspectedMeasures) -> "MeasuresFacts":
-        """Return the facts of tables that were read."""
+        """Return number, atlas and program of inspected measures."""
         table = inspected.table
         return cls(inspected.values.shape[1], table.atlas, table.software, table.sources)
 
@@ -41,7 +41,7 @@ class MeasuresFacts:
 def settings_of_measures(
     participants: Path, settings: MeasureDataSettings | None, kind: str | None
 ) -> MeasureDataSettings | None:
-    """Return the settings by which a table is one of measures, or None for a table of images."""
+    """Return settings to read a table as regional measures; None for a table of images."""
     if settings is not None:
         return settings
     if kind == "measures" or (kind is None and is_of_measures(participants.expanduser())):
@@ -52,9 +52,9 @@ def settings_of_measures(
 def check_measures(
     participants: Path, settings: MeasureDataSettings, *, write_good: Path | None
 ) -> tuple[InspectedMeasures, tuple[str, ...]]:
-    """Read people and measures; return them with their problems, and warnings.
+    """Read people and their measures to the end; return them with all problems, and warnings.
 
-    A table of people without a problem can be written where there is a table of people.
+    `write_good` is refused for a table of measures alone, which has no table of people.
     """
     inspected = inspect_measures(participants, settings)
     if write_good is not None and not len(inspected.lines):

@@ -67,10 +67,7 @@ def describe_machine() -> Machine:
 
 
 def _shape_without_table(settings: Config, source: Source) -> list[int]:
-    """Return the shape of samples that the configured encoder takes.
-
-    A shape that is too small is refused.
-    """
+    """Return the shape of the scans that the configured encoder takes; refuse a shape too small."""
     prepared = source.prepared(None)
     model = build_model(settings.encoder, n_channels=prepared.n_channels)
     check_shape(model.encoder, prepared.shape(None))
@@ -78,7 +75,7 @@ def _shape_without_table(settings: Config, source: Source) -> list[int]:
 
 
 def _plan(settings: Config, source: Source, listed: Cohort) -> Json:
-    """Plan a run on a table as `pretrain` does: shape, numbers of scans and members, and a recipe."""
+    """Plan a run on a table as `pretrain` does: shape, numbers of scans and members, a recipe."""
     cohort, skipped = leave_out_unlearnable(settings, source, listed, SILENT)
     components = build_components(start_of_member(settings, 0), cohort)
     shape = list(components.source.shape(cohort))

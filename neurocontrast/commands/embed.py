@@ -7,22 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.written import Written
-from neurocontrast.config import AnyConfig, as_config
+from neurocontrast.config import AnyConfig, Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.columns import Where
 from neurocontrast.data.kinds import KINDS
 from neurocontrast.data.listing import AnyTable
+from neurocontrast.data.settings import AnyDataSettings
 from neurocontrast.data.sources import RegionalMeasures, Source, source_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.documents.document import content_of
 from neurocontrast.documents.embeddings import read_embeddings, write_embeddings
-from neurocontrast.documents.info import FlowStep
+from neurocontrast.documents.info import EmbeddingsInfo, FlowStep
+from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.readers import (
+    Reader,
     Reading,
     check_same_scans,
     contents_of,
@@ -41,10 +45,10 @@ from neurocontrast.weights import folder_of
 
 
 class EmbeddingsTable(Written):
-    """The table of features, for ``neurocontrast.embedding.read_embeddings``."""
+    """Path of a table of features, which `neurocontrast.embedding.read_embeddings` reads."""
 
     def summary(self) -> str:
-        """Describe how many scans of how many people have features, and how many features."""
+        """Describe the table by its numbers of scans, people and features."""
         read = read_embeddings(self.location)
         scans = f"{len(read.table):,} scans"
         if "subject_id" in read.table:
@@ -64,9 +68,10 @@ def embed(
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> EmbeddingsTable:
-    """Write features of scans or images, prepared exactly as the run's own were, and return the path of the table.
+    """Write a table of features of scans, prepared exactly as in pretraining; return its path.
 
-    A call that was killed continues where it stopped when it is made again.
+    Measures of a run of regional measures, and natural images, are embedded in the same way. A call
+    that was killed continues where it stopped when it is made again.
 
     Parameters
     ----------
@@ -98,70 +103,110 @@ def embed(
     refuse_several("embed")
     device = usable_accelerator(settings.embedding.accelerator, section="embedding")
     readers, described = load_readers(folder, settings.embedding)
-    given = None if transforms is None else Compose(transforms)
-    listings: list[Reading[Source]] = []
-    for reader in readers:
-        source = source_of_run(reader.folder, reader.contract, settings.data, transforms=given)
-        listed = source.read_cohort(participants, images_root=images_root)
-        listings.append(Reading(reader.network, source, listed))
-    check_same_scans([reading.cohort for reading in listings])
-    listed = listings[0].cohort
-    cohort = listed.select(settings.embedding.where)
+    composed = None
+    if transforms is not None:
+        composed = Compose(transforms)
+    listings = _list_scans(readers, participants, images_root, settings.data, composed)
     for warning in warnings_of(listings):
         progress.warning(warning)
+    listed = listings[0].cohort
+    cohort = listed.select(settings.embedding.where)
     warn_of_imitations(cohort, "embedding.where", progress)
-    if (
-        settings.data.where
-        and not settings.embedding.where
-        and KINDS.find(settings.data.kind) is None
-    ):
-        progress.warning(
-            f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
-        )
+    _warn_of_training_selection(settings, len(cohort), progress)
     info = describe_embedded(folder, described, cohort, progress)
     readings, skipped = _leave_out(listings, settings.embedding.where, progress)
-    read = readings[0].cohort
+    usable = readings[0].cohort
     info = info.with_keys(
         **settings.embedding.reading(),
-        flow=_flow(listed, cohort, read),
-        cohort_digest=read.digest(),
+        flow=_flow(listed, cohort, usable),
+        cohort_digest=usable.digest(),
         **_allowed_missing(readings),
     )
-    # All that features depend on to the last digit: weights, scans, settings, software.
-    environment = content_of(info.environment)
-    software = [environment[key] for key in ("neurocontrast", "packages", "platform")]
-    known = [
-        info.run.content(),
-        info.cohort_digest,
-        settings.embedding.reading(),
-        settings.embedding.batch_size,
-        device,
-        software,
-    ]
-    features = []
-    for number, reading in enumerate(readings):
-        # Of members that are prepared alike there is one reader, and one pass over the scans.
-        of_reader = [*known, reading.source.signatures(reading.cohort)]
-        if number:
-            of_reader.append(number)
-        key = digest_of("features", json.dumps(of_reader, sort_keys=True))
-        finished = FinishedBatches(target, key)
-        features.append(
-            extract_features(
-                reading.network,
-                reading.source.images(reading.cohort),
-                settings=settings.embedding,
-                n_readers=settings.data.n_workers,
-                progress=progress,
-                finished=finished,
-            )
-        )
+    batches = _find_finished(readings, target, _depends_on(info, settings.embedding, device))
+    features = _extract(readings, batches, settings, progress)
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
     table = table_of(readings)
     table[CONTENT] = contents_of(readings, progress)
-    write_embeddings(target, table, np.concatenate(features, axis=1), info)
-    finished.remove()
+    write_embeddings(target, table, features, info)
+    batches[-1].remove()
     return EmbeddingsTable(target)
+
+
+def _list_scans(
+    readers: Sequence[Reader],
+    participants: AnyTable,
+    images_root: str | os.PathLike[str] | None,
+    data: AnyDataSettings,
+    transforms: Compose | None,
+) -> list[Reading[Source]]:
+    """List the scans of a table as each network of a run reads them; refuse unlike lists."""
+    listings: list[Reading[Source]] = []
+    for reader in readers:
+        source = source_of_run(reader.folder, reader.contract, data, transforms=transforms)
+        listed = source.read_cohort(participants, images_root=images_root)
+        listings.append(Reading(reader.network, source, listed))
+    check_same_scans([listing.cohort for listing in listings])
+    return listings
+
+
+def _warn_of_training_selection(settings: Config, n_scans: int, progress: Progress) -> None:
+    """Warn that ``data.where`` selects scans for training alone, where no scan was selected."""
+    if KINDS.find(settings.data.kind) is not None or settings.embedding.where:
+        return
+    if settings.data.where:
+        progress.warning(
+            f"data.where is of training: all {n_scans} scans of the table are embedded. "
+            "embedding.where selects."
+        )
+
+
+def _depends_on(info: EmbeddingsInfo, settings: EmbeddingSettings, device: str) -> list[object]:
+    """List the weights, settings and software on which features depend to the last digit."""
+    environment = content_of(info.environment)
+    return [
+        info.run.content(),
+        info.cohort_digest,
+        settings.reading(),
+        settings.batch_size,
+        device,
+        [environment[key] for key in ("neurocontrast", "packages", "platform")],
+    ]
+
+
+def _find_finished(
+    readings: Sequence[Reading[Source]], target: Path, depends_on: list[object]
+) -> list[FinishedBatches]:
+    """Return, for each network, the features that a stopped call has kept next to the table."""
+    batches = []
+    for number, reading in enumerate(readings):
+        # Of members that are prepared alike there is one reader, and one pass over the scans.
+        of_reader = [*depends_on, reading.source.signatures(reading.cohort)]
+        if number:
+            of_reader.append(number)
+        key = digest_of("features", json.dumps(of_reader, sort_keys=True))
+        batches.append(FinishedBatches(target, key))
+    return batches
+
+
+def _extract(
+    readings: Sequence[Reading[Source]],
+    batches: Sequence[FinishedBatches],
+    settings: Config,
+    progress: Progress,
+) -> npt.NDArray[np.float32]:
+    """Return the features of all networks side by side, one row a scan."""
+    features = []
+    for reading, finished in zip(readings, batches, strict=True):
+        of_network = extract_features(
+            reading.network,
+            reading.source.images(reading.cohort),
+            settings=settings.embedding,
+            n_readers=settings.data.n_workers,
+            progress=progress,
+            finished=finished,
+        )
+        features.append(of_network)
+    return np.concatenate(features, axis=1)
 
 
 def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
@@ -176,7 +221,7 @@ def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
 def _leave_out(
     listings: Sequence[Reading[Source]], where: Where, progress: Progress
 ) -> tuple[list[Reading[Source]], pd.DataFrame]:
-    """Prepare the selected scans, and leave out the scans unusable by a source that skips."""
+    """Prepare the selected scans; with `skip_unreadable`, leave out scans that cannot be used."""
     usable = []
     tables = []
     for listing in listings:

@@ -22,19 +22,19 @@ from neurocontrast.evaluation.measure.writing import write_evaluation
 from neurocontrast.exceptions import one_of
 from neurocontrast.files import check_output_folder
 from neurocontrast.progress import Progress
+from neurocontrast.reporting.baselines import estimator_title, list_baselines
 from neurocontrast.reporting.findings import FINDINGS
-from neurocontrast.reporting.rivals import estimator_title, rivals
 from neurocontrast.reporting.wording import DASH, count_text, estimate_text, leading_metrics
 from neurocontrast.runs.planning import make_plan
 from neurocontrast.settings import settings_from
 from neurocontrast.torch_state import in_default_torch_state
 
 _PATHS = ("test", "split_file", "scans")
-"""Settings that name a file."""
+"""Settings of an evaluation that are paths of files."""
 
 
 class EvaluationResult(WrittenFigures):
-    """The folder of an evaluation: a path, whose figures are attributes.
+    """Folder of an evaluation: a path with the evaluation's metrics as attributes.
 
     ``print(result)`` shows the figures. ``result / "folds.tsv"``, ``f"{result}"`` and every
     attribute of a `Path` work, and so does every function that takes the folder. A metric of the
@@ -79,17 +79,18 @@ class EvaluationResult(WrittenFigures):
         """Metrics of the embedding and of the other models, by the name of the model."""
         record = self.record
         trained = record.probe.name if record.finetuning else None
-        found = {trained or "embedding": record.metrics, "covariates only": record.baseline}
-        found |= {each.name: each.metrics for each in rivals(record)}
-        return {name: metrics for name, metrics in found.items() if metrics}
+        models = {trained or "embedding": record.metrics, "covariates only": record.baseline}
+        for baseline in list_baselines(record):
+            models[baseline.name] = baseline.metrics
+        return {name: metrics for name, metrics in models.items() if metrics}
 
     @property
     def _estimators(self) -> dict[str, str]:
-        """Return how the estimator of each model is called, by the names of `models`."""
+        """Return the title of the estimator of each model, such as "ridge", by the model's name."""
         record = self.record
         keys = {"embedding": "embedding", "covariates only": "baseline"}
-        for rival in rivals(record):
-            keys[rival.name] = rival.key
+        for baseline in list_baselines(record):
+            keys[baseline.name] = baseline.key
         titles = {}
         for name, key in keys.items():
             titles[name] = estimator_title(record.estimators.get(key))
@@ -97,7 +98,7 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Every metric of every model, with interval, mean and deviation over folds, and estimator."""
+        """Metrics of all models: interval, mean and deviation over folds, and estimator."""
         rows = []
         estimators = self._estimators
         for model, metrics in self.models.items():
@@ -119,7 +120,7 @@ class EvaluationResult(WrittenFigures):
         return report(self, **options)
 
     def summary(self) -> str:
-        """Describe who was evaluated, and each model's leading metrics with intervals."""
+        """Describe the people who were evaluated, and the leading metrics of each model."""
         record = self.record
         people = f"{count_text(record.n.scans or 0, 'scan')} of {record.n.subjects:,} subjects"
         names = leading_metrics(record.kind, record.metrics)[:_N_METRICS]
@@ -148,7 +149,7 @@ class EvaluationResult(WrittenFigures):
 
 
 _N_METRICS = 3
-"""Metrics that a printed evaluation shows."""
+"""Number of metrics that a printed evaluation shows."""
 
 
 def _estimate(metric: Metric | float) -> str:
@@ -171,7 +172,7 @@ def evaluate(
     progress: Progress | bool | None = None,
     **options: Any,
 ) -> EvaluationResult:
-    """Predict a column from frozen embeddings by cross-validation, and return the folder of the evaluation.
+    """Predict a column from frozen embeddings by cross-validation; return the evaluation's folder.
 
     Parameters
     ----------
@@ -220,7 +221,8 @@ def evaluate(
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = Embeddings.of(embeddings)
     plan = make_plan(read, chosen, test=test, estimator=estimator, cv=cv, progress=progress)
-    result = measure(plan, fit(plan, progress), FINDINGS, progress=progress)
+    fits = fit(plan, progress)
+    result = measure(plan, fits, FINDINGS, progress=progress)
     write_evaluation(result, folder)
     return EvaluationResult(folder)
 
@@ -228,7 +230,7 @@ def evaluate(
 def _choose_settings(
     settings: EvaluationSettings | None, target: str | None, options: Mapping[str, object]
 ) -> EvaluationSettings:
-    """Return the settings with target and options before them; a path of a file is text."""
+    """Return the settings of a call, whose target and options go before its `settings`."""
     choices: dict[str, object] = {}
     if settings is not None:
         choices |= settings.model_dump()

@@ -33,9 +33,9 @@ from neurocontrast.training.signals import suspending
 from neurocontrast.weights import folder_of
 
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise")
-"""Settings of an evaluation that frozen features alone can have."""
+"""Settings of an evaluation that are of frozen features, and that fine-tuning refuses."""
 _OFF = {"confounds": False, "new_site": False, "outlyingness": False}
-"""What an evaluation asks of one table of features, where every fold has a network of its own."""
+"""Findings about one table of features, switched off where each fold has its own network."""
 
 
 @in_default_torch_state
@@ -53,7 +53,7 @@ def finetune(
     progress: Progress | bool | None = None,
     **options: Any,
 ) -> EvaluationResult:
-    """Train a run's encoder with a linear head in every training fold, and return the folder of the evaluation.
+    """Train a run's encoder with a linear head in every fold; return the evaluation's folder.
 
     Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take
     both. Of a run of members each member is trained in the same folds, with a seed of its own, and
@@ -108,14 +108,7 @@ def finetune(
     if target is not None:
         evaluation["target"] = target
     chosen = settings_from(EvaluationSettings, evaluation, source="evaluation")
-    usual = EvaluationSettings()
-    found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
-    found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
-    if found:
-        raise ConfigError(
-            f"evaluation: {one_of(found)} {'is' if len(found) == 1 else 'are'} for frozen features (`evaluate`); in "
-            "`finetune` the network itself is trained in every fold. Leave this out."
-        )
+    _refuse_settings_of_features(chosen)
     settings = settings.model_copy(update={"evaluation": chosen.model_copy(update=_OFF)})
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     refuse_several("finetune")
@@ -143,3 +136,18 @@ def finetune(
         for done in folder.parent.glob(f".{escape(folder.name)}.*.partial"):
             shutil.rmtree(done)
     return EvaluationResult(folder)
+
+
+def _refuse_settings_of_features(chosen: EvaluationSettings) -> None:
+    """Refuse settings of an evaluation of frozen features, which fine-tuning does not have."""
+    usual = EvaluationSettings()
+    names = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
+    if ":" in chosen.probe:  # a built-in probe is that of the baselines
+        names.append("probe")
+    if not names:
+        return
+    verb = "is" if len(names) == 1 else "are"
+    raise ConfigError(
+        f"evaluation: {one_of(names)} {verb} for frozen features (`evaluate`); in `finetune` the "
+        "network itself is trained in every fold. Leave this out."
+    )

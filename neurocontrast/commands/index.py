@@ -72,8 +72,8 @@ def index(
         the record next to it lists what was found, chosen and left out: ``index.json``, or
         ``a_index.json`` of a table ``a.tsv``.
     layout : str, default="auto"
-        ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or
-        ``ixi``; ``measures`` for people with regional measures, whose images are not wanted;
+        A layout of `neurocontrast.data.layouts.LAYOUTS`, such as ``bids``, ``fmriprep`` or
+        ``cat12``; ``measures`` for people with regional measures, whose images are not wanted;
         ``auto`` is the only one whose images are there (raw images come before those of
         derivatives, and FreeSurfer's last), or ``measures`` where no images are.
     phenotypes : sequence of path
@@ -111,14 +111,15 @@ def index(
         raise ConfigError(f"out: found '{files.table.name}'; the table ends in .tsv.")
     if id_column is not None and not phenotypes:
         raise ConfigError(
-            "id_column: is of the tables of phenotypes, and there is none. Give one, or leave it out."
+            "id_column: is of the tables of phenotypes, and there is none. Give one, or leave it "
+            "out."
         )
     files.check(overwrite=overwrite)
     if isinstance(root, str | os.PathLike):
         root = [root]
-    places = list(map(Path.absolute, map(Path.expanduser, map(Path, root))))
-    place = root_of(places)
-    tables = places * (len(places) > 1)
+    roots = list(map(Path.absolute, map(Path.expanduser, map(Path, root))))
+    source = root_of(roots)
+    tables = roots * (len(roots) > 1)
     people = [Path(path).expanduser() for path in phenotypes]
     settings = IndexSettings(
         layout=layout,
@@ -129,16 +130,16 @@ def index(
         keep=keep,
         skip=skip,
     )
-    found = index_scans(place, settings, tables=tables, progress=progress)
-    folder = place
-    if not place.is_dir():
-        folder = place.parent
+    scans = index_scans(source, settings, tables=tables, progress=progress)
+    folder = source
+    if not source.is_dir():
+        folder = source.parent
     sources = list(map(Path.absolute, people))
-    _check_not_read(files.table, [*places, *sources, *map(folder.joinpath, found.tables)])
-    check_not_described(files.table, found.table.columns)
+    _check_not_read(files.table, [*roots, *sources, *map(folder.joinpath, scans.tables)])
+    check_not_described(files.table, scans.table.columns)
     options = IndexOptions(layout=layout, site_from=site_from, choose=list(choose), skip=skip)
-    _write(found, files, folder, sources, options)
-    return found
+    _write(scans, files, folder, sources, options)
+    return scans
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class _Files:
 
     @classmethod
     def of(cls, table: Path) -> Self:
-        """Return the files beside a table."""
+        """Name the table of measures, and both records, after the table of scans."""
         measures = measures_of_table(table)
         return cls(table, measures, measures.with_suffix(".json"), record_of_table(table))
 
@@ -179,15 +180,15 @@ class _Files:
 
 
 def _write(
-    found: Index, files: _Files, root: Path, sources: Sequence[Path], options: IndexOptions
+    scans: Index, files: _Files, root: Path, sources: Sequence[Path], options: IndexOptions
 ) -> None:
     """Write the table, with paths relative to its folder, the measures, and the record."""
-    table = found.table.loc[:, (found.table != "").any()].copy()
+    table = scans.table.loc[:, (scans.table != "").any()].copy()
     base = relative_path(root, files.table.parent)
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
-    measured = _measures_of(found, files.measures)
-    record = _record_of(found, files.table.name, options)
+    measured = _measures_of(scans, files.measures)
+    record = _record_of(scans, files.table.name, options)
     if measured is None:
         files.remove_old_measures(sources)
     else:
@@ -201,13 +202,14 @@ def _write(
             parcellation=measured.record.parcellation, software=measured.record.software
         )
         write_json(files.description, description.content())
-        found.measures_path = files.measures
+        scans.measures_path = files.measures
     write_table(files.table, table.replace("", "n/a"))
-    found.path = files.table
-    found.record_path = files.record
+    scans.path = files.table
+    scans.record_path = files.record
 
 
 def _record_of(index: Index, table: str, options: IndexOptions) -> IndexRecord:
+    """Describe how scans were found and chosen, and which were left out, as ``index.json`` does."""
     columns_known = {}
     for name, n_known in (index.table != "").sum().items():
         if n_known:
@@ -230,22 +232,24 @@ def _record_of(index: Index, table: str, options: IndexOptions) -> IndexRecord:
 
 
 def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
+    """Refuse to replace a table that was read."""
     if target in sources and target.exists():
         raise ConfigError(
-            f"out: {target} is one of the tables that were read, and is not replaced; name another folder."
+            f"out: {target} is one of the tables that were read, and is not replaced; "
+            "name another folder."
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """Hold the table of measures of the scans, and its record."""
+    """Table of the measures of the scans, and the record of where the measures come from."""
 
     table: pd.DataFrame
     record: MeasuresRecord
 
 
 def _measures_of(index: Index, target: Path) -> _Measured | None:
-    """Return the measures of the scans; None where none were found.
+    """Return the measures of the indexed scans; None where the folder has no tables of measures.
 
     Scans without measures, and people with measures alone, are added to the notes of the index.
     """
@@ -291,4 +295,5 @@ def _leave_out(index: Index, names: Sequence[str]) -> None:
 
 
 def _source_of(path: Path) -> MeasuresSource:
+    """Describe a table of measures that was read by path, size and digest."""
     return MeasuresSource(path=str(path), n_bytes=path.stat().st_size, digest=digest_of_file(path))

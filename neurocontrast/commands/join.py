@@ -1,13 +1,15 @@
-"""Join embeddings of the same scans to one table of blocks, or runs to one run of members."""
+"""Join embeddings of the same scans side by side, or several runs to one run of members."""
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import filterfalse
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cohort import columns_of
@@ -34,9 +36,9 @@ from neurocontrast.provenance import (
 from neurocontrast.weights import folder_of
 
 _OPTIONS = ("layer", "precision", "read_out")
-"""What the description of embeddings says of how an encoder was used, next to the run."""
+"""Keys of an embeddings table's description that say how its encoder was used."""
 _SHARED = ("objective", "simulation", "cohort_source", "cohort_digest")
-"""What is said of the joined table where it is the same of all members."""
+"""Keys that the description of a joined table has if they are equal in all tables."""
 
 
 def join(
@@ -125,7 +127,7 @@ def _named(
 def _join_tables(
     paths: Mapping[str, Path], target: Path, overwrite: bool, progress: Progress
 ) -> Path:
-    """Write the features of several tables side by side."""
+    """Write the features of several tables side by side; warn of unknown pretraining people."""
     check_output_file(target, ".parquet", overwrite=overwrite)
     if target.resolve() in map(Path.resolve, paths.values()):
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
@@ -142,7 +144,7 @@ def _join_tables(
         raise DataError(
             f"embeddings: features of the same encoder, which would count twice: {'; '.join(same)}."
         )
-    table, features = _rows_of_all(read)
+    table, features = _join_rows(read)
     info = _describe(read, digests)
     unknown = ", ".join(info.pretraining_unknown)
     if unknown:
@@ -170,71 +172,130 @@ def _refuse_several(name: str, table: Embeddings) -> None:
         )
 
 
-def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the metadata and features of all tables in the order of the first.
+@dataclass(frozen=True, eq=False)
+class _TableToJoin:
+    """Embeddings of a table to join, and the rows of its scans in the order of the first table."""
 
-    Name all scans that do not agree.
+    name: str
+    embeddings: Embeddings
+    tidy: pd.DataFrame
+    """Metadata of the scans, whose cells are read as in an evaluation."""
+    rows: npt.NDArray[np.intp]
+
+    @property
+    def metadata(self) -> pd.DataFrame:
+        """Metadata of the scans in the order of the first table."""
+        return self.tidy.iloc[self.rows]
+
+    @property
+    def features(self) -> npt.NDArray[np.float32]:
+        """Features of the scans in the order of the first table."""
+        return self.embeddings.features[self.rows]
+
+
+def _join_rows(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, npt.NDArray[np.float32]]:
+    """Return the metadata and features of all tables in the order of the first table.
+
+    Scans that are not in all tables, or whose metadata differ, are refused by name.
     """
+    tables = _align(read)
+    first = tables[0]
+    _refuse_differences(tables)
+    table = first.embeddings.table.copy()
+    for joined in tables[1:]:
+        ordered = joined.embeddings.table.iloc[joined.rows].reset_index(drop=True)
+        table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
+    contents = []
+    features = []
+    for joined in tables:
+        contents.append(joined.metadata[CONTENT].tolist())
+        features.append(joined.features)
+    table[CONTENT] = join_contents(contents)
+    return table, np.concatenate(features, axis=1)
+
+
+def _align(read: Mapping[str, Embeddings]) -> list[_TableToJoin]:
+    """Find the scans of the first table in every table; refuse scans that a table lacks."""
     tidy = {}
-    for name, each in read.items():
+    positions = {}
+    for name, embeddings in read.items():
         try:
-            tidy[name] = tidy_table(each.table)
-            check_rows(tidy[name], each.features)
+            tidy[name] = tidy_table(embeddings.table)
+            check_rows(tidy[name], embeddings.features)
         except DataError as error:
             raise DataError(f"{name}: {error}") from None
-    first, *others = tidy
-    problems = Problems(" and ".join(read) if len(read) == 2 else ", ".join(read))
-    keys = {
-        name: pd.MultiIndex.from_frame(each[["participant_id", "session"]])
-        for name, each in tidy.items()
-    }
-    places = pd.DataFrame(
-        {name: pd.Series(range(len(key)), index=key) for name, key in keys.items()}
-    )
-    absent = places.isna()[places.isna().any(axis=1)]
-    for scan, lacks in zip(
-        row_names(absent.index.to_frame(), range(len(absent))), absent.to_numpy(), strict=True
-    ):
+        scans = pd.MultiIndex.from_frame(tidy[name][["participant_id", "session"]])
+        positions[name] = pd.Series(range(len(scans)), index=scans)
+    rows = pd.DataFrame(positions)
+    _refuse_absent(rows)
+    first = next(iter(positions.values()))
+    rows = rows.loc[first.index].astype(int)
+    tables = []
+    for name, embeddings in read.items():
+        tables.append(_TableToJoin(name, embeddings, tidy[name], rows[name].to_numpy()))
+    return tables
+
+
+def _source_of(names: Sequence[str]) -> str:
+    """Name several tables at the beginning of a list of problems."""
+    if len(names) == 2:
+        return " and ".join(names)
+    return ", ".join(names)
+
+
+def _refuse_absent(rows: pd.DataFrame) -> None:
+    """Refuse scans that are not in every table: the row of a scan (index) in a table (column)."""
+    problems = Problems(_source_of(list(rows.columns)))
+    absent = rows.isna()[rows.isna().any(axis=1)]
+    scans = row_names(absent.index.to_frame(), range(len(absent)))
+    for scan, lacks in zip(scans, absent.to_numpy(), strict=True):
         problems.add(f"is not in {' and '.join(absent.columns[lacks])}", name=scan)
     if problems.found:
         problems.hint(
             "every table must hold the same scans: embed one table of scans with every run."
         )
-        problems.raise_if_any()
-    places = places.loc[keys[first]].astype(int)
-    table = read[first].table.copy()
-    placed = {name: each.iloc[places[name]] for name, each in tidy.items()}
-    # Where a scan lies may differ.
-    skipped = {column for each in read.values() for column in columns_of(each.info.run.channels)}
-    for name in others:
-        for column in (
-            tidy[first]
-            .columns.intersection(tidy[name].columns, sort=False)
-            .difference([*skipped, "path", CONTENT])
-        ):
-            pairs = zip(
-                levels_of(column, placed[first][column]),
-                levels_of(column, placed[name][column]),
-                strict=True,
-            )
-            for row, pair in enumerate(pairs):
-                if pair[0] != pair[1]:
-                    one, other = ("nothing" if text is None else shown(text) for text in pair)
-                    scan = row_names(tidy[first], [row])[0]
-                    problems.add(
-                        f"{one} in {first} and {other} in {name}", column=str(column), name=scan
-                    )
-        ordered = read[name].table.iloc[places[name]].reset_index(drop=True)
-        table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
     problems.raise_if_any()
-    table[CONTENT] = join_contents([rows[CONTENT].tolist() for rows in placed.values()])
-    return table, np.concatenate(
-        [each.features[places[name]] for name, each in read.items()], axis=1
-    )
+
+
+def _refuse_differences(tables: Sequence[_TableToJoin]) -> None:
+    """Refuse scans whose metadata differ between the first and another table."""
+    first = tables[0]
+    problems = Problems(_source_of(list(map(attrgetter("name"), tables))))
+    # The folder of a scan may differ, and the file that an encoder reads.
+    skipped = {"path", CONTENT}
+    for table in tables:
+        skipped |= set(columns_of(table.embeddings.info.run.channels))
+    for table in tables[1:]:
+        shared = first.tidy.columns.intersection(table.tidy.columns, sort=False)
+        for column in shared.difference(list(skipped)):
+            _add_differences(problems, str(column), first, table)
+    problems.raise_if_any()
+
+
+def _add_differences(
+    problems: Problems, column: str, first: _TableToJoin, table: _TableToJoin
+) -> None:
+    """Add the scans whose cells of a column differ between the first and another table."""
+    cells_of_first = levels_of(column, first.metadata[column])
+    cells = levels_of(column, table.metadata[column])
+    for row, (expected, cell) in enumerate(zip(cells_of_first, cells, strict=True)):
+        if expected != cell:
+            problems.add(
+                f"{_shown(expected)} in {first.name} and {_shown(cell)} in {table.name}",
+                column=column,
+                name=row_names(first.tidy, [row])[0],
+            )
+
+
+def _shown(cell: str | None) -> str:
+    """Quote a cell for a message; a missing cell is "nothing"."""
+    if cell is None:
+        return "nothing"
+    return shown(cell)
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
-    """Return the description of the joined table: keys that all runs share, and ``blocks``."""
+    """Describe the joined table by the keys that all runs share, and by each run's columns."""
     infos = list(map(attrgetter("info"), read.values()))
     contents = list(map(EmbeddingsInfo.content, infos))
     shared = shared_content(contents)
@@ -260,7 +321,7 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
 
 
 def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
-    """Return the keys that the runs share, and the features of each table as a block."""
+    """Return the keys that the runs share, and for each run the columns of its features."""
     runs = []
     preprocessing = []
     for table in read.values():
@@ -283,7 +344,7 @@ def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | N
             "run": table.info.run.content(),
         }
     run |= {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
-    known = list(digests.values())
-    if None not in known:
-        run["weights"] = {"sha256": digest_of(*known)}
+    sha256s = list(digests.values())
+    if None not in sha256s:
+        run["weights"] = {"sha256": digest_of(*sha256s)}
     return run

@@ -123,10 +123,10 @@ def predict(
 def _weights_at(
     path: Path, embeddings: str | os.PathLike[str] | pd.DataFrame, run: object
 ) -> tuple[Path, list[Path]] | None:
-    """Return the folder of weights and its probes to predict people by; None for an evaluation.
+    """Return a folder of weights with its probes; None for the probe of an evaluation.
 
-    One probe of weights is applied to embeddings, or to scans of a run that is named, as that of an
-    evaluation is.
+    A single probe of weights counts as the probe of an evaluation where embeddings, or a run, are
+    given.
     """
     weights = probes_of(path)
     if weights is None:
@@ -137,7 +137,7 @@ def _weights_at(
         return None
     if run is not None:
         raise ConfigError(
-            f"run: '{folder.name}' are weights, which have an encoder of their own. Leave it out, or "
-            f"name one probe, for instance {probes[0]}."
+            f"run: '{folder.name}' are weights, which have an encoder of their own. Leave it out, "
+            f"or name one probe, for instance {probes[0]}."
         )
     return folder, probes

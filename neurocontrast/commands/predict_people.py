@@ -27,7 +27,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_output_file, write_table_with_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import CONTENT, describe_environment
-from neurocontrast.runs.incoming import OpenedRun, record_failures
+from neurocontrast.runs.incoming import LoadedRun, record_failures
 from neurocontrast.runs.labels import Labels, people_of, read_cells, truths_of
 from neurocontrast.runs.outside import Reasons, find_reasons, n_missing, percentiles_of
 from neurocontrast.runs.people import (
@@ -42,11 +42,11 @@ from neurocontrast.runs.people import (
 from neurocontrast.runs.weights_at import are_embeddings
 
 _ONE_SITE = "(one site)"
-"""Site of everybody where nobody has one."""
+"""Site of everybody in a table without sites, so that all can be calibrated together."""
 _MOST_RATIO = 6.0
-"""Ratio of known to predicted ages above which ages seem to be in months, or below in decades."""
+"""Ratio of stated to predicted ages from which ages seem to be in months; 1/6 for decades."""
 _NARROW = 5.0
-"""Years that labelled people must span, or a warning says that the shift is of their age."""
+"""Years of age that labelled people must span, or a warning says that a shift may not hold."""
 
 
 def _check(request: Request, probes: list[Path]) -> None:
@@ -73,10 +73,10 @@ def predict_people(
     """Predict people's measures or scans by probes of weights; see `neurocontrast.predict`."""
     _check(request, probes)
     weights = WeightsFolder.load(folder, probes)
-    opened = OpenedRun.load(folder, request.config)
+    loaded = LoadedRun.load(folder, request.config)
     for probe in weights.probes:
-        opened.check_probe(probe.fitted)
-    incoming = opened.list_scans(request.people, images_root=request.images_root)
+        loaded.check_probe(probe.fitted)
+    incoming = loaded.list_scans(request.people, images_root=request.images_root)
     warnings = incoming.warnings
     tidy = incoming.tidy
     labels = _read_labels(weights, tidy, request.calibrate)
@@ -104,7 +104,7 @@ def predict_people(
 
 
 def _features_of(predicted: Predicted) -> pd.DataFrame:
-    """Return the features of everybody as columns, named as in a table of embeddings."""
+    """Return the features of all people as columns, named as in a table of embeddings."""
     features = predicted.embedded.features
     columns = feature_names(features.shape[1])
     return pd.DataFrame(features, index=predicted.tidy.index, columns=columns)
@@ -113,7 +113,7 @@ def _features_of(predicted: Predicted) -> pd.DataFrame:
 def _read_labels(
     weights: WeightsFolder, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> dict[str, Labels]:
-    """Read the labels by target, and check them before anybody is embedded."""
+    """Read the true labels of each target, and check all before the first scan is embedded."""
     if calibrate is None:
         return {}
     source = place_of(calibrate).name
@@ -142,9 +142,9 @@ def _read_labels(
 def _calibrate(
     predicted: Predicted, tidy: pd.DataFrame, labels: dict[str, Labels], warnings: list[str]
 ) -> tuple[list[Calibration], pd.Series]:
-    """Move each site's predictions by the error of its labelled people.
+    """Move the predictions of each site by the error of its labelled people.
 
-    Returns the shifts, and which people gave one: of them nothing is a test any more.
+    Return the shifts, and whether the label of each person was used, who is no test any more.
     """
     is_used = pd.Series(False, tidy.index)
     if not labels:
@@ -209,8 +209,8 @@ def _check_ages(
     ratio = float(np.median(labelled) / max(float(np.median(scores[is_labelled])), 1.0))
     if not 1 / _MOST_RATIO < ratio < _MOST_RATIO:
         raise DataError(
-            f"{source}: column 'age': the median is {np.median(labelled):g}, and the same people are "
-            f"predicted as {np.median(scores[is_labelled]):.0f} years. Give ages in years."
+            f"{source}: column 'age': the median is {np.median(labelled):g}, and the same people "
+            f"are predicted as {np.median(scores[is_labelled]):.0f} years. Give ages in years."
         )
     for site in sorted(set(sites[is_labelled])):
         of_site = truths[is_labelled & (sites == site).to_numpy()]
@@ -344,7 +344,7 @@ def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | Non
 
 
 def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
-    """Return warnings about people learned from, and about people who cannot be compared."""
+    """Warn of rows of people whom the weights were learned from, or of weights that name nobody."""
     doubts = []
     n_known = int(predicted.trained_on().sum())
     if n_known:
@@ -360,6 +360,7 @@ def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
 
 
 def _people(n_people: int) -> str:
+    """Return a number of people in words."""
     if n_people == 1:
         return "1 person"
     return f"{n_people:,} people"
@@ -368,7 +369,7 @@ def _people(n_people: int) -> str:
 def _summarise(
     record: PeoplePredictionsRecord, calibrations: list[Calibration], weights: WeightsFolder
 ) -> list[str]:
-    """Return the summary for people, line by line."""
+    """Return the lines that a person reads after a prediction: counts, calibrations and errors."""
     n_predicted = record.n.people - record.n.failed
     targets = " and ".join(record.probes)
     title = f"{targets} predicted for {_people(n_predicted)}"

@@ -45,12 +45,12 @@ _SCANS = (".tsv", ".csv", ".nii", ".nii.gz", ".mgz")
 
 @dataclass(frozen=True, eq=False)
 class _Applied:
-    """Predictions of a probe, and the rows, labels and people that they are of."""
+    """Predictions of a probe with the scans, true labels and recognised people."""
 
     tidy: pd.DataFrame
-    """All rows."""
+    """Metadata of all scans."""
     read: pd.DataFrame
-    """Rows with features; scans that cannot be read have none."""
+    """Metadata of the scans with features, without scans that cannot be read."""
     table: pd.DataFrame
     labels: Labels | None
     truths: Floats | None
@@ -94,7 +94,7 @@ def _apply_to_scans(
 
 
 def _check_request(request: Request) -> Path:
-    """Refuse arguments that the probe of an evaluation does not read; return the table to write."""
+    """Refuse arguments of `predict` that are for weights; return the path of the table to write."""
     if request.out is None:
         raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")
     if request.features:
@@ -109,7 +109,7 @@ def _check_request(request: Request) -> Path:
 def _describe_outside(
     fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame
 ) -> OutsideRecord | None:
-    """Count the scans outside of the probe's training scans; None for a probe that cannot say."""
+    """Count the scans outside of the distribution of the training; None for a probe without one."""
     if fitted.distribution is None:
         return None
     counts, notices = count_outside(

@@ -21,7 +21,7 @@ from neurocontrast.reporting.wording import count_text, number_text
 
 @dataclass(frozen=True)
 class Request:
-    """Keep the arguments of `neurocontrast.predict`."""
+    """Arguments of `neurocontrast.predict`."""
 
     people: AnyTable
     """Scans, measures or embeddings."""
@@ -35,7 +35,7 @@ class Request:
 
 
 class Predictions(Written):
-    """The table of predictions, which `table` reads."""
+    """Path of a table of predictions; property `table` reads the table."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -49,7 +49,7 @@ class Predictions(Written):
         return ProbePredictionsRecord.of(read_json(path), path)
 
     def summary(self) -> str:
-        """Describe how many scans were predicted, lie outside, and failed."""
+        """Describe the numbers of predicted, outside and failed scans, and the calibrations."""
         record = self.record
         n_predicted = record.n.scans - record.n_failed
         title = f"{record.target} predicted for {count_text(n_predicted, 'scan')}"
@@ -63,7 +63,7 @@ class Predictions(Written):
 
 
 class PeoplePredictions(Written):
-    """Hold predictions of people, the record of their making, and their file, if one was written.
+    """Predictions of people, with the record of how they were made, and their file if there is one.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class PeoplePredictions(Written):
         return f"{type(self).__name__}('{path}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Describe how many people were predicted, lie outside, and failed; and calibrations."""
+        """Describe the numbers of predicted, outside and failed people, and the calibrations."""
         return "\n".join(self._lines)
 
 

@@ -1,4 +1,4 @@
-"""Prepare heads as they were acquired: brains and tissue maps in MNI space, with records."""
+"""Prepare raw scans of heads: extract brains and tissue maps, and register them to MNI152."""
 
 import os
 import unicodedata
@@ -44,7 +44,7 @@ VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
 """Columns of native volumes in mL; ``gm``, ``wm`` and ``csf`` are paths."""
 SPACINGS_MM = (0.5, 8.0)
 _N_LISTED = 20
-"""Scans that could not be prepared of which a message tells why."""
+"""Number of failed scans whose reasons a message lists."""
 
 
 @in_default_torch_state
@@ -86,8 +86,8 @@ def prepare(
     bias : bool, default=True
         Whether the bias field is corrected by N4.
     registration : bool, default=True
-        Whether scans are registered; otherwise they lie in MNI152 already, as fMRIPrep's do, and
-        are only resampled. ``quality.tsv`` has the overlap with the template's brain.
+        Whether scans are registered. False is for scans that lie in MNI152 already, as fMRIPrep's
+        do, and are only resampled; ``quality.tsv`` has the overlap with the template's brain.
     tissue : bool, default=True
         Whether maps of grey matter, white matter and fluid are made.
     imitations : int, default=0
@@ -120,7 +120,8 @@ def prepare(
     n_maps = int(cohort.table.get("stage", pd.Series(dtype=str)).eq("tissue").sum())
     if n_maps:
         raise DataError(
-            f"{cohort.source.name}: {n_maps} images are tissue maps, which pretrain takes as they are."
+            f"{cohort.source.name}: {n_maps} images are tissue maps, which pretrain takes as they "
+            "are."
         )
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
@@ -172,7 +173,7 @@ def _report_problems(
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """Hold the scans of a cohort that were prepared, with the measures of each."""
+    """Scans of a cohort that could be prepared, with the measures of each scan."""
 
     table: pd.DataFrame
     """Rows of the cohort's table."""
@@ -190,7 +191,7 @@ class _Prepared:
         options: PrepareOptions,
         outcomes: Sequence[ScanOutcome],
     ) -> Self:
-        """Select the scans without a problem."""
+        """Select the scans that were prepared without a problem."""
         rows = [row for row, outcome in enumerate(outcomes) if not outcome.problem]
         return cls(
             cohort.table.iloc[rows],
@@ -223,7 +224,7 @@ def _prepare_all(
     n_workers: int,
     progress: Progress,
 ) -> list[ScanOutcome]:
-    """Prepare the scans that are not there yet; return the outcome of every scan."""
+    """Prepare the scans that were not prepared before; return the outcome of every scan."""
     folder = target / "images"
     folder.mkdir(exist_ok=True)
     paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
@@ -243,11 +244,12 @@ def _prepare_all(
 def _refuse_outputs(
     cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions
 ) -> None:
-    """Refuse to replace an input, a table of others, or the image of another scan, before any work."""
+    """Refuse, before any work, outputs that would replace inputs or files of other programs."""
     for name in (*TABLES, RECORD_NAME):
         if (target / name).exists() and (target / name).samefile(cohort.source):
             raise ConfigError(
-                f"out: '{target / name}' is the input table, and would be replaced. Give another folder."
+                f"out: '{target / name}' is the input table, and would be replaced. "
+                "Give another folder."
             )
     problems = Problems(cohort.source.name)
     _find_shared_files(cohort, stems, options.imitations, problems)
@@ -261,15 +263,15 @@ def _refuse_outputs(
     for name in names:
         if os.path.lexists(target / name):
             raise ConfigError(
-                f"out: '{target}' holds {name} and no {RECORD_NAME}, so it is not known what it was made from. "
-                "Give another folder."
+                f"out: '{target}' holds {name} and no {RECORD_NAME}, so it is not known what it "
+                "was made from. Give another folder."
             )
 
 
 def _find_shared_files(
     cohort: Cohort, stems: Sequence[str], n_imitations: int, problems: Problems
 ) -> None:
-    """Add the scans whose images would be one file, also on disks without case."""
+    """Add a problem for scans whose images would be one file, also on disks that ignore case."""
     names = cohort.names()
     rows_of_file: dict[str, list[int]] = defaultdict(list)
     for row, stem in enumerate(stems):
@@ -287,7 +289,7 @@ def _find_shared_files(
 def _find_inputs_replaced(
     cohort: Cohort, target: Path, stems: Sequence[str], problems: Problems
 ) -> None:
-    """Add the images and masks of the cohort that results would replace."""
+    """Add a problem for each image or mask of the cohort that a result would replace."""
     inputs = {}
     for paths in (cohort.table["path"], cohort.paths_in("mask_path")):
         for path, name in zip(paths, cohort.names(), strict=True):
@@ -303,7 +305,7 @@ def _find_inputs_replaced(
 def _refuse_another_cohort(
     cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions
 ) -> None:
-    """Refuse images of other scans with the same names, before any work."""
+    """Refuse a folder whose images have the same names and are of other scans, before any work."""
     problems = Problems(f"out: '{target}' holds images of another cohort")
     paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
     for name, stem, (source, mask) in zip(cohort.names(), stems, paths, strict=True):
@@ -328,7 +330,7 @@ def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: i
 
 
 def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> None:
-    """Write the tables, that of the scans last."""
+    """Write ``quality.tsv``, the table of imitations and, last, ``participants.tsv``."""
     measures = pd.DataFrame(list(map(ScanMeasures.content, prepared.measures)))
     keys = prepared.table[["participant_id", "session"]].reset_index(drop=True)
     quality = keys.join(measures).replace("", "n/a")
@@ -347,7 +349,7 @@ def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> Non
 
 
 def _table(prepared: _Prepared, imitation: int | None = None) -> pd.DataFrame:
-    """Return the table of prepared scans, or of one imitated acquisition of each (0: the real)."""
+    """Return the table of prepared scans, or of one imitated acquisition of each; 0 is the real."""
     outdated = ["mask_path"]
     if prepared.options.registration:
         outdated.extend(IMAGES[1:])  # maps of the head as it was
@@ -379,7 +381,7 @@ def _prepare(
     folder: str,
     options: PrepareOptions,
 ) -> tuple[int, ScanOutcome]:
-    """Prepare the scan of a row in a worker, the only process that loads the libraries of images."""
+    """Prepare a scan in a worker process, which alone loads the libraries of images."""
     from neurocontrast.prepare.scan import prepare_scan
 
     return row, prepare_scan(source, mask_path, root, stem, folder, options)

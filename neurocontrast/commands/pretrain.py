@@ -31,7 +31,7 @@ class PretrainingRun(Written):
     def metrics(self) -> pd.DataFrame:
         """One row an epoch: losses and figures of training; empty for a linear encoder.
 
-        Of a run of members, column ``member`` says whose epoch it is.
+        In a run of members, column ``member`` has the number of the member.
         """
         if not has_members(self.location):
             return pd.DataFrame(read_metrics(self.location))
@@ -43,7 +43,7 @@ class PretrainingRun(Written):
         return pd.concat(tables, ignore_index=True)
 
     def summary(self) -> str:
-        """Describe who was learned from, and the figures of the last epoch."""
+        """Describe the numbers of scans and people of the training, and the last epoch's losses."""
         cohort = read_provenance(self.location).cohort
         n_scans = cohort.n_scans or 0
         n_people = cohort.n_subjects or n_scans
@@ -73,7 +73,7 @@ def pretrain(
     augment: Callable[[Sample], Mapping[str, object]] | None = None,
     progress: Progress | bool | None = None,
 ) -> PretrainingRun:
-    """Pretrain an encoder on a cohort's scans, or images, and metadata, and return the run directory.
+    """Pretrain an encoder on the scans and metadata of a cohort, and return the run directory.
 
     Everything is checked before the first scan is preprocessed, and nothing is written before that.
 

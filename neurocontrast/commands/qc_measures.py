@@ -40,7 +40,7 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True, eq=False)
 class ComparedMeasures:
-    """Table and page of people with regional measures, and how many of them cannot be read."""
+    """Table and page of people with regional measures, and the number of unreadable people."""
 
     table: pd.DataFrame
     page: Path
@@ -98,7 +98,7 @@ def compare_measures(
 
 
 def contract_of(run: Path) -> MeasuresContract:
-    """Return how a run of regional measures standardises; of members that of the first."""
+    """Return the standardisation of measures by a run, or by the first member of a run."""
     folder = members_of(run)[0]
     preprocessing = read_contract(folder).preprocessing
     if preprocessing.kind != "measures":
@@ -123,6 +123,7 @@ def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None)
 
 
 def _write_record(target: Path, quality: MeasureQuality, problems: list[str]) -> None:
+    """Write ``qc.json``: numbers of flagged people, and the bounds by which they were flagged."""
     record = MeasureQualityRecord(
         kind="measures",
         n=len(quality.people),
@@ -139,5 +140,5 @@ def _write_record(target: Path, quality: MeasureQuality, problems: list[str]) ->
 
 
 def _with_missing(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with n/a where a cell has nothing."""
+    """Return a table with "n/a" in empty cells."""
     return table.astype(object).where(table.notna() & (table != ""), "n/a")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ _N_ROWS = 20
 
 
 class ComparisonResult(WrittenFigures):
-    """The folder of a comparison; `table` has its differences."""
+    """Folder of a comparison of evaluations; property `table` has the differences."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -95,9 +96,9 @@ def report(
         Whether every figure is written as SVG and PNG too, and its numbers as a table: into
         ``figures`` next to ``report.html``, ``NAME_figures`` next to a page ``NAME.html``.
     viewer : bool, default=False
-        Whether a map of the embedding to look into is written next to the page: ``map.html``,
-        ``NAME_map.html`` next to a page ``NAME.html``. It holds participants' data and is not to be
-        shared; it needs the evaluated embeddings near the evaluation.
+        Whether an interactive map of the embedding is written next to the page: ``map.html``,
+        ``NAME_map.html`` next to a page ``NAME.html``. The map holds participants' data and is not
+        to be shared. The evaluated embeddings must lie in a folder around the evaluation.
     progress : Progress, bool or None
         Receives progress messages; True shows them on standard error, False nothing. None shows
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
@@ -107,11 +108,13 @@ def report(
     page = files.folder / "report.html" if out is None else Path(out)
     if page.is_dir():
         raise ConfigError(
-            f"out: must be a file, but '{page}' is a folder. Give for instance '{page / 'report.html'}'."
+            f"out: must be a file, but '{page}' is a folder. "
+            f"Give for instance '{page / 'report.html'}'."
         )
     if page.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(
-            f"out: must end in .html, got '{page}'. Give for instance '{page.with_suffix('.html')}'."
+            f"out: must end in .html, got '{page}'. "
+            f"Give for instance '{page.with_suffix('.html')}'."
         )
     check_writable(page)
     folder = page.with_name("figures" if page.stem == "report" else f"{page.stem}_figures")
@@ -119,14 +122,14 @@ def report(
         raise ConfigError(
             f"out: figures are written into '{folder}', which is a file. Give another place."
         )
-    looked_into = render_viewer(files, progress=progress) if viewer else None
+    viewer_page = render_viewer(files, progress=progress) if viewer else None
     sections = build_sections(files, progress=progress)
     write_text(page, render_report(files, sections))
-    if looked_into is not None:
-        place = page.with_name("map.html" if page.stem == "report" else f"{page.stem}_map.html")
-        write_text(place, looked_into)
+    if viewer_page is not None:
+        path = page.with_name("map.html" if page.stem == "report" else f"{page.stem}_map.html")
+        write_text(path, viewer_page)
         progress.warning(
-            f"{place} holds participants' data: identifiers, ages, slices. Do not share it."
+            f"{path} holds participants' data: identifiers, ages, slices. Do not share it."
         )
     if figures:
         write_figures(folder, list_pictures(sections), progress=progress)
@@ -144,7 +147,7 @@ def compare(
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> ComparisonResult:
-    """Compare evaluations of the same scans in the same folds, and return the folder of the comparison.
+    """Compare evaluations of the same scans in the same folds; return the comparison's folder.
 
     Parameters
     ----------
@@ -167,15 +170,16 @@ def compare(
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="a comparison")
     if n_bootstraps < 1 or not 0 < confidence_level < 1:
-        found = f"got {n_bootstraps} and {confidence_level}"
         raise ConfigError(
-            f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; {found}."
+            "n_bootstraps must be 1 or more and confidence_level between 0 and 1; "
+            f"got {n_bootstraps} and {confidence_level}."
         )
     if names is not None and len(names) != len(evaluations):
         raise ConfigError(
-            f"names: one for each of the {len(evaluations)} evaluations is needed, got {len(names)}."
+            f"names: one for each of the {len(evaluations)} evaluations is needed, "
+            f"got {len(names)}."
         )
-    names = names or [Path(each).name for each in evaluations]
+    names = names or list(map(attrgetter("name"), map(Path, evaluations)))
     loaded = load_evaluations(evaluations, names=names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     tables = compare_tables(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)

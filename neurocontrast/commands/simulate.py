@@ -23,7 +23,7 @@ def simulate(
     progress: Progress | bool | None = None,
     **changes: Any,
 ) -> Path:
-    """Simulate a cohort of brain scans into a folder, and return the path of its ``participants.tsv``.
+    """Simulate a cohort of brain scans into a folder; return the path of ``participants.tsv``.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ def simulate(
     --------
     >>> participants = simulate("cohort", n_subjects=20, n_sites=2)  # doctest: +SKIP
     """
-    given = {} if settings is None else settings.model_dump()
+    fields = {} if settings is None else settings.model_dump()
     progress = as_progress(progress)
-    chosen = settings_from(SimulationSettings, given | changes, source="simulation")
+    chosen = settings_from(SimulationSettings, fields | changes, source="simulation")
     if n_workers < 1:
         raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
     target = Path(out).absolute()

@@ -1,4 +1,4 @@
-"""Take over the weights of other programs, and hand an encoder's over to them."""
+"""Import the weights of other programs, and export weights for other programs."""
 
 import hashlib
 import io
@@ -6,21 +6,16 @@ import json
 import math
 import os
 import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import safetensors.torch
 import torch
 
 from neurocontrast.config import AnyConfig, as_config
-from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
-from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures
+from neurocontrast.data.sources import BrainVolumes
 from neurocontrast.display import as_progress
-from neurocontrast.documents.answer import KnownAnswer, Ranges
 from neurocontrast.documents.encoder import (
     EncoderContract,
     EncoderDescription,
@@ -28,14 +23,17 @@ from neurocontrast.documents.encoder import (
     WeightsFile,
 )
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
-from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
-from neurocontrast.encoders.members import has_members, members_of, read_record, write_members
+from neurocontrast.encoders.architectures import (
+    ARCHITECTURES,
+    Architecture,
+    convert,
+    foreign_names,
+    read_state,
+)
+from neurocontrast.encoders.members import has_members, read_record, write_members
 from neurocontrast.encoders.weights import MEMBERS, copy_encoder, folder_of_member
-from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import (
     ConfigError,
-    DataError,
-    NeurocontrastError,
     one_of,
     suggestion,
 )
@@ -48,28 +46,19 @@ from neurocontrast.files import (
     digest_of_file,
 )
 from neurocontrast.losses.registry import describe_objective
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import Progress
 from neurocontrast.runs.answer import (
     ANSWER,
-    doubts_of_measures,
-    doubts_of_scan,
-    features_of,
-    phantom_of,
-    read_answer,
 )
-from neurocontrast.runs.networks import RunNetwork, load_networks, sources_of
+from neurocontrast.runs.networks import load_networks
 from neurocontrast.torch_state import in_default_torch_state
-from neurocontrast.weights import folder_of, names
+from neurocontrast.weights import folder_of
 
 _SUFFIXES = (".pt", ".safetensors")
+_N_SHOWN = 5
+"""Number of left-out layers that a message names."""
 _STATE = "monai.safetensors"
 """State dict with MONAI's names, beside the weights of an exported member."""
-_T1 = ("t1",)
-"""Channel of scans that are no maps."""
-_FEATURES = 1e-3
-_PREDICTIONS = 1e-2
-"""Largest differences from a known answer: of features over the largest, of predictions over
-their size."""
 
 
 @in_default_torch_state
@@ -95,8 +84,8 @@ def import_weights(
         Folder to write: ``encoder.safetensors``, ``encoder.json`` and, where the network has a
         projection head, ``head.safetensors``.
     config : Config, mapping or path of a YAML file, optional
-        Section `data`, for how scans were prepared that the weights were trained on, where that is
-        not what is known of the architecture.
+        Section `data`, for how the scans of the training were prepared, where the preparation is
+        not the usual one of the architecture.
     progress : Progress, bool or None
         Receives progress messages; True shows them on standard error, False nothing. None shows
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
@@ -114,258 +103,79 @@ def import_weights(
         )
     path = Path(file)
     folder = Path(out)
-    known = ARCHITECTURES[architecture]
+    foreign = ARCHITECTURES[architecture]
     check_writable(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"out: '{folder}' exists and is not an empty folder. Give another.")
-    model, left_out = convert(read_state(path, known), known, path=path)
+    model, left_out = convert(read_state(path, foreign), foreign, path=path)
+    source = BrainVolumes(_preparation_of(foreign, config, progress)).prepared(None)
+    encoder = model.encoder
+    if encoder.n_channels != source.n_channels:
+        raise ConfigError(
+            f"data.channels: the weights take {encoder.n_channels} channels, found "
+            f"{source.n_channels}. Name the columns of the table that hold them, in their order, "
+            "for instance --set data.channels=[gm,wm]."
+        )
+    check_shape(encoder, source.shape(None))
+    if left_out:
+        listed = ", ".join(left_out[:_N_SHOWN])
+        if len(left_out) > _N_SHOWN:
+            listed += f" and {len(left_out) - _N_SHOWN} more"
+        progress.message(f"{path.name}: left out, since features do without: {listed}")
+    imported = ImportedWeights(
+        file=path.name,
+        sha256=digest_of_file(path),
+        architecture=architecture,
+        title=foreign.title,
+        citation=foreign.citation,
+    )
+    description = _describe_imported(foreign, source, imported)
+    with atomic_folder(folder) as temporary:
+        head = model.head if encoder.settings.projection else None
+        save_encoder(temporary, encoder, description, head=head)
+    return folder
+
+
+def _preparation_of(
+    foreign: Architecture, config: AnyConfig | None, progress: Progress
+) -> DataSettings:
+    """Return the settings by which scans are prepared for weights of another program.
+
+    Settings of the user go before settings that the program is known to use; without either, warn
+    that the defaults are taken.
+    """
     data = as_config({} if config is None else config).data
     if not isinstance(data, DataSettings):
         raise ConfigError(
             f"data.kind: these networks encode scans of brains, found '{data.kind}'. Leave it out."
         )
-    given = data.model_dump(mode="json", include=data.model_fields_set)
-    if not known.data and not given:
+    chosen = data.model_dump(mode="json", include=data.model_fields_set)
+    if not foreign.data and not chosen:
         progress.warning(
-            f"{known.title}: its files do not say how scans were prepared. They will be by the defaults (1.5 mm, "
-            "121×145×121 voxels, zscore); say otherwise with --config or, for instance, --set data.spacing_mm=2."
+            f"{foreign.title}: its files do not say how scans were prepared. They will be by the "
+            "defaults (1.5 mm, 121×145×121 voxels, zscore); say otherwise with --config or, for "
+            "instance, --set data.spacing_mm=2."
         )
-    scans = as_config({"data": {**known.data, **given}}).data
-    assert isinstance(scans, DataSettings)
-    source = BrainVolumes(scans).prepared(None)
-    encoder = model.encoder
-    if encoder.n_channels != source.n_channels:
-        raise ConfigError(
-            f"data.channels: the weights take {encoder.n_channels} channels, found {source.n_channels}. Name the "
-            "columns of the table that hold them, in their order, for instance --set data.channels=[gm,wm]."
-        )
-    check_shape(encoder, source.shape(None))
-    if left_out:
-        shown = ", ".join(left_out[:5]) + (
-            f" and {len(left_out) - 5} more" if len(left_out) > 5 else ""
-        )
-        progress.message(f"{path.name}: left out, since features do without: {shown}")
-    objective = (
-        as_config({"objective": dict(known.objective)}).objective if known.objective else None
-    )
+    settings = as_config({"data": {**foreign.data, **chosen}}).data
+    assert isinstance(settings, DataSettings)
+    return settings
+
+
+def _describe_imported(
+    foreign: Architecture, source: BrainVolumes, imported: ImportedWeights
+) -> EncoderDescription:
+    """Describe the weights of another program for ``encoder.json``."""
+    objective = None
+    if foreign.objective:
+        settings = as_config({"objective": dict(foreign.objective)}).objective
+        objective = describe_objective(settings, {})
     content = {
         **source.contract().content(),
-        "objective": None if objective is None else describe_objective(objective, {}),
+        "objective": objective,
         "simulated": False,
-        "imported": ImportedWeights(
-            file=path.name,
-            sha256=digest_of_file(path),
-            architecture=architecture,
-            title=known.title,
-            citation=known.citation,
-        ),
+        "imported": imported,
     }
-    with atomic_folder(folder) as temporary:
-        save_encoder(
-            temporary,
-            encoder,
-            EncoderDescription.model_validate(content),
-            head=model.head if encoder.settings.projection else None,
-        )
-    return folder
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Outcome of `verify_weights`."""
-
-    checks: list[tuple[bool, str]]
-    """Of each comparison with the known answer, whether it passed, and what was compared."""
-    facts: list[str] = field(default_factory=list)
-    """What a scan of the user's is, and where it is like those that were learned from."""
-    doubts: list[str] = field(default_factory=list)
-    """Where it is unlike these."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether features and predictions are the stated ones."""
-        return all(passed for passed, _ in self.checks)
-
-
-def verify_weights(
-    weights: str | os.PathLike[str],
-    *,
-    scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
-) -> Verification:
-    """Compare the features of a known sample with the stated ones, and a scan with the training's.
-
-    A run's sample is a phantom that is made anew, shipped weights have a public scan. Features must
-    agree within 1e-3 of the largest, predictions within 1e-2 of their size.
-
-    Parameters
-    ----------
-    weights : str or path
-        Name of weights that ship or are installed, or a run; of a run of members each is compared.
-    scan : path, or sequence of paths, optional
-        A scan that is prepared as the encoder expects; one file a channel. For a run of regional
-        measures a table or folder of these.
-
-    Raises
-    ------
-    CheckpointError
-        For weights without a known answer.
-    DataError
-        For a scan that cannot be read.
-    """
-    folder = folder_of(weights)
-    if not folder.is_dir():
-        raise ConfigError(
-            f"weights: '{weights}' is no run directory, and these weights are installed: "
-            f"{one_of(names())}."
-        )
-    networks = load_networks(folder)
-    sources = sources_of(networks, DataSettings(), what="weights verify is for brains")
-    checks = []
-    answers = _read_answers(folder, networks)
-    for answer in answers:
-        checks += _compare(answer, networks, sources)
-    if scan is None:
-        return Verification(checks)
-    files = [scan] if isinstance(scan, str | os.PathLike) else list(scan)
-    columns = _columns_of(sources)
-    facts = list[str]()
-    doubts = list[str]()
-    for answer in answers:
-        source = _compared_source(answer, sources)
-        of_scan = _doubts_of(source, columns, files, answer.content.learned_from)
-        facts += [f"{answer.title}{fact}" for fact in of_scan[0]]
-        doubts += [f"{answer.title}{doubt}" for doubt in of_scan[1]]
-    return Verification(checks, facts, doubts)
-
-
-def damage_of_weights(folder: Path) -> str:
-    """Read all networks and probes of weights; return the problem of the first damaged, or ""."""
-    try:
-        for network in members_of(folder):
-            load_encoder(network)
-        for description in sorted(folder.glob("*/probe.json")):
-            load_probe(description.parent)
-    except NeurocontrastError as error:
-        return str(error)
-    return ""
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """Known answer of a run, of all its members together, or of one member."""
-
-    folder: Path
-    content: KnownAnswer
-    numbers: tuple[int, ...]
-    """Numbers of the networks whose features it states."""
-    title: str = ""
-    """Name of the member before its figures."""
-
-
-def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
-    """Read the known answer of a run, or of each of its members."""
-    if len(networks) == 1 or (run / ANSWER).is_file():
-        return [_Answer(run, read_answer(run), tuple(range(len(networks))))]
-    answers = []
-    for number, network in enumerate(networks):
-        folder = network.folder
-        answers.append(_Answer(folder, read_answer(folder), (number,), f"member {number}: "))
-    return answers
-
-
-def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
-    """Return the known sample: the phantom, the files of a scan, or a table of measures."""
-    names = answer.content.sample
-    if names is None:
-        return phantom_of(source)
-    if isinstance(source, RegionalMeasures):
-        return source.unlisted(answer.folder / names[0])
-    files = list(map(answer.folder.joinpath, names))
-    return [_scan_of(source, columns, files)]
-
-
-def _compare(
-    answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
-) -> list[tuple[bool, str]]:
-    """Compare features and predictions of the known sample with the stated ones."""
-    stated = answer.content
-    columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
-    of_networks = []
-    for number in answer.numbers:
-        sample = _known_sample(answer, sources[number], columns)
-        of_networks.append(features_of(networks[number].encoder, sources[number], sample))
-    features = np.concatenate(of_networks)
-    expected = np.asarray(stated.features, dtype=float)
-    apart = np.inf
-    if expected.shape == features.shape:
-        apart = float(np.abs(features - expected).max() / max(np.abs(expected).max(), 1e-12))
-    text = (
-        f"{answer.title}{len(features)} features of the known sample differ by {apart:.1g} of the largest "
-        f"(at most {_FEATURES:g})"
-    )
-    checks = [(apart <= _FEATURES, text)]
-    for name, value in stated.predictions.items():
-        predicted = float(load_probe(answer.folder / name).predict(features[None])[0])
-        close = abs(predicted - value) <= _PREDICTIONS * max(abs(value), 1)
-        text = f"{answer.title}{name} of the known sample is predicted as {predicted:.4g}, stated {value:.4g}"
-        checks.append((close, text))
-    return checks
-
-
-def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
-    """Return the columns with scans that the networks of a run read, each column once."""
-    columns = list[str]()
-    for source in sources:
-        if isinstance(source, BrainVolumes):
-            columns += columns_of(source.channels)
-    return tuple(dict.fromkeys(columns))
-
-
-def _scan_of(
-    source: Brains, columns: Sequence[str], files: Sequence[str | os.PathLike[str]]
-) -> str | tuple[str, ...]:
-    """Return the files of a scan that a network reads, among the files of all columns."""
-    paths = dict(zip(columns, map(str, files), strict=True))
-    scan = tuple(map(paths.__getitem__, columns_of(source.channels)))
-    return scan if len(scan) > 1 else scan[0]
-
-
-def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
-    """Return the source by which a scan is compared with the scans learned from."""
-    for number in answer.numbers:
-        channels = sources[number].channels or _T1
-        if list(channels) == list(answer.content.learned_from):
-            return sources[number]
-    return sources[answer.numbers[0]]
-
-
-def _doubts_of(
-    source: Brains,
-    columns: Sequence[str],
-    files: Sequence[str | os.PathLike[str]],
-    learned_from: Ranges,
-) -> tuple[list[str], list[str]]:
-    """Compare a scan, or a table of measures, with the training's, in words."""
-    with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
-        source = source.kept_in(Path(scratch))
-        if isinstance(source, RegionalMeasures):
-            cohort = source.unlisted(Path(files[0])) if len(files) == 1 else None
-            if cohort is None:
-                shown = ", ".join(map(str, files))
-                raise DataError(
-                    f"scan: must be one table or folder of regional measures, found '{shown}'."
-                )
-            return doubts_of_measures(source, cohort)
-        if len(files) != len(columns):
-            listed = ""
-            if len(columns) > 1:
-                listed = f" ({', '.join(columns)})"
-            raise DataError(
-                f"scan: the encoder takes {len(columns)} files a scan{listed}, got {len(files)}."
-            )
-        cohort = source.cohort_of([_scan_of(source, columns, files)], Path(scratch))
-        source.make_ready(cohort, SILENT)
-        return doubts_of_scan(source, cohort, learned_from)
+    return EncoderDescription.model_validate(content)
 
 
 @in_default_torch_state
@@ -380,8 +190,8 @@ def export_weights(
 
     A run of members is written as a folder, which every command takes as the run: the weights of
     each member in ``members``, and ``members.json`` with their SHA-256. Beside the weights of each
-    is its state dict with MONAI's names, ``monai.safetensors``. Of the people learned from nobody
-    is named, so nobody can tell later whether other people were among them.
+    is its state dict with MONAI's names, ``monai.safetensors``. The people of pretraining are not
+    named, so that no evaluation can tell later whether its people were among them.
 
     MONAI's own module loads a DenseNet's with ``load_state_dict(..., strict=False)``, which then
     misses ``class_layers`` alone. Where the encoder has no final normalisation, one that changes
@@ -451,11 +261,12 @@ def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progr
 
 
 def _warn_of_colours(encoder: Encoder, run: str | os.PathLike[str], progress: Progress) -> None:
-    """Warn that the standardisation of colours is in no state dict."""
+    """Warn that the encoder of photographs standardises colours, which no state dict holds."""
     if encoder.n_dims == 2:
         progress.warning(
             f"{run}: its encoder standardises colours itself, which is not in this file: mean "
-            f"{encoder.mean.tolist()}, standard deviation {encoder.std.tolist()} of values between 0 and 1."
+            f"{encoder.mean.tolist()}, standard deviation {encoder.std.tolist()} of values "
+            "between 0 and 1."
         )
 
 
@@ -481,7 +292,7 @@ def _state_of(encoder: Encoder) -> dict[str, torch.Tensor]:
 
 
 def _as_safetensors(state: Mapping[str, torch.Tensor], contract: EncoderContract) -> bytes:
-    """Return a state dict as a file of safetensors, which says how samples are prepared."""
+    """Return a state dict as a safetensors file, whose metadata tell how scans are prepared."""
     metadata: dict[str, str] = {}
     stated = contract.content()
     for key in ("encoder", "preprocessing", "channels"):

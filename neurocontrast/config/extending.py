@@ -1,4 +1,4 @@
-"""Configurations that extend a recipe: their keys replace the recipe's, as content and as text."""
+"""Keys of a configuration replace keys of the recipe that is extended, as values and as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ _KEY = re.compile(r"  (\w+):")
 
 
 def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Json:
-    """Return the sections of a base with the keys that differ, and `objective` replaced whole.
+    """Return a recipe's sections with keys replaced; the section `objective` is replaced whole.
+
+    Parameters
+    ----------
+    base : mapping
+        Sections of the recipe that is extended.
+    differences : mapping
+        Sections with the keys that replace the base's, or that the base lacks.
 
     Examples
     --------
@@ -37,32 +44,39 @@ def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Jso
 
 @dataclass
 class _Section:
-    """Lines of a section: the first line, and the lines of each key with the comments above."""
+    """Section of a recipe as lines of text, so that comments stay with their keys."""
 
     name: str
     first: str
+    """Line with the section's name."""
     keys: dict[str, list[str]] = field(default_factory=dict)
+    """Key → its lines, with the comments above."""
     last: list[str] = field(default_factory=list)
     """Comments and empty lines below the last key."""
 
     def lines(self) -> list[str]:
-        """Return the section as text."""
+        """Return all lines of the section in their order."""
         lines = [self.first]
         for of_key in self.keys.values():
             lines += of_key
         return lines + self.last
 
     def extended(self, differences: _Section) -> _Section:
-        """Return the section with the keys that differ."""
+        """Return the section with keys of the extending recipe's section replaced or added."""
         if self.name in _WHOLE or not differences.keys:
             return _Section(self.name, differences.first, differences.keys, self.last)
         return _Section(self.name, self.first, {**self.keys, **differences.keys}, self.last)
 
 
 def extend_text(base: str, differences: str) -> str:
-    """Return a recipe written out: the comment of the text that extends, every key with the comment of its line.
+    """Return a recipe that extends another as one text, with every key and its comment.
 
-    Both texts are in the layout of the recipes: a line a key, two spaces below its section.
+    Parameters
+    ----------
+    base : str
+        Recipe that is extended, laid out as all recipes: a key a line, indented by two spaces.
+    differences : str
+        Recipe that extends the base; its first comment replaces the base's.
     """
     _, sections = _parse(base)
     comment, changed = _parse(differences)
@@ -79,7 +93,7 @@ def extend_text(base: str, differences: str) -> str:
 
 
 def _parse(text: str) -> tuple[list[str], dict[str, _Section]]:
-    """Return the comment before the first section, and the sections by their names."""
+    """Split a recipe into the lines of the comment at its top, and its sections by name."""
     comment: list[str] = []
     sections: dict[str, _Section] = {}
     section: _Section | None = None

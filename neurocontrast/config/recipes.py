@@ -1,4 +1,4 @@
-"""Recipes that come with the package: where they are, their names, and the first words of each."""
+"""Recipes that come with the package: YAML files of whole experiments, used by their names."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from neurocontrast.exceptions import ConfigError, suggestion
 
 
 def recipes_folder() -> Path:
-    """Locate the recipes: inside an installed package, beside the package in a checkout."""
+    """Return the folder of the recipes, of the installed package or of a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "configs"
     if installed.is_dir():
@@ -17,45 +17,52 @@ def recipes_folder() -> Path:
 
 
 def list_recipes() -> dict[str, Path]:
-    """Return the file of each recipe by its name."""
+    """Return the file of each recipe by its name, such as ``yaware`` or ``natural/simclr``."""
     files = sorted(recipes_folder().glob("*/*.yaml"))
-    return {
-        f"{'' if file.parent.name == 'brain' else file.parent.name + '/'}{file.stem}": file
-        for file in files
-    }
+    recipes = {}
+    for file in files:
+        name = file.stem
+        if file.parent.name != "brain":
+            name = f"{file.parent.name}/{name}"
+        recipes[name] = file
+    return recipes
 
 
 def describe_recipe(file: Path) -> str:
-    """Return the beginning of a recipe's comment, up to a full stop, colon or semicolon outside of brackets."""
+    """Return the first sentence of the comment at a recipe's top, for the list of recipes.
+
+    A colon or semicolon ends a sentence too, but nothing inside brackets does.
+    """
     lines = file.read_text(encoding="utf-8").splitlines()
     end = min(lines.index(line) for line in ("#", "") if line in lines)
     comment = " ".join(line.removeprefix("# ") for line in lines[:end])
-    ends = (match.start() for match in re.finditer(r"(?<!et al)(?<!eq)[.:;](?= |$)", comment))
-    return next(
-        (comment[:end] for end in ends if comment[:end].count("(") == comment[:end].count(")")),
-        comment,
-    )
+    for match in re.finditer(r"(?<!et al)(?<!eq)[.:;](?= |$)", comment):
+        sentence = comment[: match.start()]
+        if sentence.count("(") == sentence.count(")"):
+            return sentence
+    return comment
 
 
-def find_config(given: str | os.PathLike[str]) -> Path:
-    """Return the file of a configuration that is given as a path or as the name of a recipe.
+def find_config(config: str | os.PathLike[str]) -> Path:
+    """Find the file of a configuration by a path, or by the name of a recipe.
 
     Existing files, absolute paths and names with a suffix such as ``.yaml`` are paths.
     """
-    path = Path(given)
+    path = Path(config)
     if path.is_file() or path.is_absolute():
         return path
     name = path.as_posix()
     recipes = list_recipes()
     if path.suffix:
-        known = path.with_suffix("").as_posix()
-        if path.suffix in (".yaml", ".yml") and known in recipes:
+        recipe = path.with_suffix("").as_posix()
+        if path.suffix in (".yaml", ".yml") and recipe in recipes:
             raise ConfigError(
-                f"{name}: there is no such configuration file. Did you mean the recipe '{known}'?"
+                f"{name}: there is no such configuration file. Did you mean the recipe '{recipe}'?"
             )
         return path
     if name not in recipes:
         raise ConfigError(
-            f"'{name}' is neither a file nor a recipe.{suggestion(name, recipes)} Recipes: neurocontrast config list."
+            f"'{name}' is neither a file nor a recipe.{suggestion(name, recipes)} "
+            "Recipes: neurocontrast config list."
         )
     return recipes[name]

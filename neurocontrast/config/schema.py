@@ -1,4 +1,4 @@
-"""The configuration: one section a component, each component's own settings."""
+"""Schema of the configuration: a section a component, typed by the component's settings."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -20,6 +20,7 @@ from neurocontrast.data.settings import (
     MeasureTableSettings,
 )
 from neurocontrast.data.simulation import SimulationSettings
+from neurocontrast.documents.document import Json
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -34,22 +35,18 @@ from neurocontrast.training import FinetuneSettings, TrainingSettings
 from neurocontrast.transforms import AugmentSettings, MeasureAugmentSettings
 
 OBJECTIVE_AS_GIVEN = {"objective": "as given"}
-"""Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""
-
+"""Context of a validation that does not check the section ``objective``, which takes PyTorch."""
 
 OF_MEASURES = (
     frozenset(MeasureDataSettings.model_fields)
     - frozenset(DataSettings.model_fields)
     - frozenset(ImageDataSettings.model_fields)
 )
-"""Keys of ``data`` that only measures have, by which the kind is known."""
+"""Keys of ``data`` that only regional measures have, and that therefore tell the kind of data."""
 
 
 def kind_of_section(section: Any) -> str:
-    """Return the kind that a section states, or keys of measures say.
-
-    Volumes are the default.
-    """
+    """Return the kind of data that a section states, or that its keys tell; volumes by default."""
     if isinstance(section, Mapping):
         stated = list(map(section.get, OF_MEASURES))
         has_measures = stated.count(None) < len(stated)
@@ -60,12 +57,14 @@ def kind_of_section(section: Any) -> str:
 
 
 def _of_kind(section: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
+    """Validate a section by the settings of its kind of data."""
     return choose(
         section, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json"
     )
 
 
 def _objective(section: Any, info: ValidationInfo) -> Any:
+    """Validate the section ``objective`` by the parameters of its loss."""
     if info.context == OBJECTIVE_AS_GIVEN:
         return section
     return read_objective(section, from_json=info.mode == "json")
@@ -122,38 +121,53 @@ _DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
 """Defaults of the kinds of data other than volumes, which replace those of the schema."""
 
 
-def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults_of_kind(content: Mapping[str, object]) -> Json:
     """Return sections of a configuration with the defaults of its ``data.kind``.
 
     The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for
     measures.
     """
-    filled = dict(content)
+    filled = _with_lists_of_measures(content)
     kind = kind_of_section(content.get("data"))
-    if kind == "measures" and isinstance(filled.get("data"), Mapping):
-        filled["data"] = {**filled["data"], "kind": kind}
-    for section in ("data", "data_2"):
-        given = filled.get(section)
-        if isinstance(given, Mapping) and isinstance(given.get("measures"), str):
-            filled[section] = {**given, "measures": [given["measures"]]}
-    if isinstance(filled.get("encoder_2"), Mapping):
-        filled["encoder_2"] = {"name": "mlp", **filled["encoder_2"]}
+    data = filled.get("data")
+    if kind == "measures" and isinstance(data, Mapping):
+        filled["data"] = {**data, "kind": kind}
+    encoder_2 = filled.get("encoder_2")
+    if isinstance(encoder_2, Mapping):
+        filled["encoder_2"] = {"name": "mlp", **encoder_2}
     augment = filled.get("augment")
-    stated = augment.get("kind", kind) if isinstance(augment, Mapping) else kind
+    if isinstance(augment, Mapping):
+        filled["augment"] = _without_kind(augment, kind)
+    for name, defaults in _DEFAULTS.get(kind, {}).items():
+        section = filled.get(name, {})
+        if name == "objective":
+            filled.setdefault(name, defaults)
+        elif isinstance(section, Mapping):
+            filled[name] = {**defaults, **section}
+    return filled
+
+
+def _with_lists_of_measures(content: Mapping[str, object]) -> Json:
+    """Return sections of a configuration, with a single table of measures as a list of one path."""
+    listed = dict(content)
+    for name in ("data", "data_2"):
+        section = listed.get(name)
+        if isinstance(section, Mapping) and isinstance(section.get("measures"), str):
+            listed[name] = {**section, "measures": [section["measures"]]}
+    return listed
+
+
+def _without_kind(augment: Mapping[str, object], kind: str) -> Json:
+    """Return the section ``augment`` without its kind; refuse a kind other than the data's."""
+    stated = augment.get("kind", kind)
     if stated != kind:
         raise ConfigError(
-            f"augment.kind: must be that of the images, '{kind}' (data.kind), found '{stated}'. Leave it out: it "
-            "follows."
+            f"augment.kind: must be that of the images, '{kind}' (data.kind), found '{stated}'. "
+            "Leave it out: it follows."
         )
-    if isinstance(augment, Mapping):
-        filled["augment"] = {key: value for key, value in augment.items() if key != "kind"}
-    for section, keys in _DEFAULTS.get(kind, {}).items():
-        given = filled.get(section, {})
-        if section == "objective":
-            filled.setdefault(section, keys)
-        elif isinstance(given, Mapping):
-            filled[section] = {**keys, **given}
-    return filled
+    keys = dict(augment)
+    keys.pop("kind", None)
+    return keys
 
 
 class ReportOptions(Settings):
@@ -164,7 +178,7 @@ class ReportOptions(Settings):
 
 
 def _add_extends(schema: dict[str, Any]) -> None:
-    """Add the key `extends` to the JSON schema, which is joined to the sections before they are checked."""
+    """Add ``extends`` to the JSON schema; the key is replaced by its base before validation."""
     schema["properties"][EXTENDS] = {
         "type": "string",
         "title": "Extends",
@@ -205,53 +219,64 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        """Refuse initial weights of a fitted encoder, and views of another kind of data."""
         if self.training.init is not None and self.encoder.is_linear:
             raise ValueError(
-                f"training.init: encoder '{self.encoder.name}' is fitted in one pass and starts from nothing. Leave it "
-                "out, or choose a network"
+                f"training.init: encoder '{self.encoder.name}' is fitted in one pass and starts "
+                "from nothing. Leave it out, or choose a network"
             )
         if self.augment.kind != self.data.kind:
             raise ValueError(
-                f"augment must be for the kind of images that data.kind says, '{self.data.kind}', and is for "
-                f"'{self.augment.kind}'. Leave augment.kind out, or change data.kind"
+                "augment must be for the kind of images that data.kind says, "
+                f"'{self.data.kind}', and is for '{self.augment.kind}'. "
+                "Leave augment.kind out, or change data.kind"
             )
         return self
 
     @model_validator(mode="after")
+    def _second_sections_have_an_encoder(self) -> Self:
+        """Refuse tables and views of a second encoder without a second encoder."""
+        if self.encoder_2 is not None:
+            return self
+        for section in ("data_2", "augment_2"):
+            if getattr(self, section) is not None:
+                raise ValueError(
+                    f"{section} is for a second encoder. Add encoder_2, or leave {section} out"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _two_encoders(self) -> Self:
+        """Refuse two encoders that cannot share one loss in one embedding space."""
         first = self.encoder
         second = self.encoder_2
-        if second is not None and (first.beside or second.beside):
+        if second is None:
+            return self
+        if first.beside or second.beside:
             raise ValueError(
                 "encoder.beside keeps components beside one network, and there are two encoders. "
                 "Leave it out, or leave encoder_2 out"
             )
-        if second is None:
-            for section in ("data_2", "augment_2"):
-                if getattr(self, section) is not None:
-                    raise ValueError(
-                        f"{section} is for a second encoder. Add encoder_2, or leave {section} out"
-                    )
-        elif self.data.kind != "volumes":
+        if self.data.kind != "volumes":
             raise ValueError(
-                f"encoder_2 reads measures next to scans (data.kind: volumes), found '{self.data.kind}'"
+                "encoder_2 reads measures next to scans (data.kind: volumes), "
+                f"found '{self.data.kind}'"
             )
-        elif second.name != "mlp" or first.is_linear:
-            wrong = f"encoder_2.name must be mlp, found '{second.name}'"
+        if second.name != "mlp":
+            raise ValueError(f"encoder_2.name must be mlp, found '{second.name}'")
+        if first.is_linear:
+            raise ValueError(f"encoder.name: '{first.name}' has no loss to share")
+        if not first.projection or first.projection[-1:] != second.projection[-1:]:
             raise ValueError(
-                wrong
-                if second.name != "mlp"
-                else f"encoder.name: '{first.name}' has no loss to share"
-            )
-        elif not first.projection or first.projection[-1:] != second.projection[-1:]:
-            found = f"encoder.projection {list(first.projection)} and encoder_2.projection {list(second.projection)}"
-            raise ValueError(
-                f"two encoders embed into one space: {found} must end in the same size"
+                "two encoders embed into one space: "
+                f"encoder.projection {list(first.projection)} and "
+                f"encoder_2.projection {list(second.projection)} must end in the same size"
             )
         return self
 
     @model_validator(mode="after")
     def _one_encoder_a_member(self) -> Self:
+        """Refuse an ensemble (`training.members`) of pairs of encoders, or of equal encoders."""
         training = self.training
         if training.members < 2:
             return self
@@ -269,12 +294,12 @@ class Config(Settings):
 
     @property
     def encoders(self) -> tuple[EncoderSettings, ...]:
-        """Return the encoder, or both."""
+        """Encoders of the configuration: one, or with `encoder_2` two."""
         return (self.encoder,) if self.encoder_2 is None else (self.encoder, self.encoder_2)
 
     @property
     def second(self) -> tuple[MeasureTableSettings, MeasureAugmentSettings] | None:
-        """Return samples and views of the second encoder; None for one encoder."""
+        """Measures and views of the second encoder, with their defaults; None for one encoder."""
         if self.encoder_2 is None:
             return None
         return self.data_2 or MeasureTableSettings(), self.augment_2 or MeasureAugmentSettings()

@@ -7,7 +7,8 @@ import pandas as pd
 
 from neurocontrast.cells import is_missing, number_of, spelling_of
 from neurocontrast.data.codes import base_name, codes_in_name
-from neurocontrast.data.descriptions import Description, decode_column, description_of
+from neurocontrast.data.decoding import decode_column
+from neurocontrast.data.descriptions import Description, description_of
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError
 

@@ -13,12 +13,8 @@ from neurocontrast.cells import Refusal, is_missing
 from neurocontrast.data.codes import base_name, codes_in_name
 from neurocontrast.data.columns import AGE_COLUMNS, RULES
 from neurocontrast.data.contradictions import warnings_of_contradictions
-from neurocontrast.data.descriptions import (
-    Description,
-    decode_column,
-    description_of,
-    read_descriptions,
-)
+from neurocontrast.data.decoding import decode_column
+from neurocontrast.data.descriptions import Description, description_of, read_descriptions
 from neurocontrast.data.listing import AnyTable, place_of, read_text_table
 from neurocontrast.data.sexes import OTHERS, WORDS, plain_word
 from neurocontrast.exceptions import ConfigError, one_of

@@ -19,12 +19,8 @@ from neurocontrast.data.columns import (
     is_numeric,
 )
 from neurocontrast.data.contradictions import warnings_of_contradictions
-from neurocontrast.data.descriptions import (
-    NOTHING,
-    decode_column,
-    description_of,
-    read_descriptions,
-)
+from neurocontrast.data.decoding import decode_column
+from neurocontrast.data.descriptions import NOTHING, description_of, read_descriptions
 from neurocontrast.data.identifiers import problem_of_identifier
 from neurocontrast.data.layouts.tree import FoundScan, joined_path
 from neurocontrast.data.listing import read_sheet

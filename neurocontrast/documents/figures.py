@@ -58,13 +58,11 @@ class Increment(ResultSection):
     interval: Interval = None
     p_value: StrictFloat | None = None
     p_adjusted: StrictFloat | None = None
-    """The p-value after Holm's correction for the number of other models; None with a single
-    one.
-    """
+    """The p-value after Holm's correction for the number of baselines; None with a single one."""
 
     @property
     def p_tested(self) -> float | None:
-        """The p-value, with Holm's correction if several models were tested."""
+        """The p-value, with Holm's correction if there are several baselines."""
         if self.p_adjusted is None:
             return self.p_value
         return self.p_adjusted

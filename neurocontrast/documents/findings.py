@@ -142,7 +142,7 @@ class ExternalMetric(ResultSection):
     reason: str | None = None
 
 
-class ExternalRival(ResultSection):
+class ExternalBaseline(ResultSection):
     """Metrics of a model without an encoder on the external test set, and the embedding's gain."""
 
     metrics: dict[str, ExternalMetric] = {}
@@ -167,7 +167,7 @@ class ExternalTest(Part):
     baseline: dict[str, ExternalMetric] = {}
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
-    rivals: dict[str, ExternalRival] = {}
+    rivals: dict[str, ExternalBaseline] = {}
     """Name of a model of regional measures → its metrics; images of external scans are not read."""
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
@@ -176,9 +176,9 @@ class ExternalTest(Part):
     def as_result(self, evaluation: Result) -> Result:
         """Return the external test's metrics as a `Result`, with the evaluation's models."""
         models = {}
-        for key, rival in self.rivals.items():
-            metrics = _as_metrics(rival.metrics)
-            models[key] = ModelFigures(metrics=metrics, increment=rival.increment)
+        for key, baseline in self.rivals.items():
+            metrics = _as_metrics(baseline.metrics)
+            models[key] = ModelFigures(metrics=metrics, increment=baseline.increment)
         threshold: Json = {"rule": self.threshold, "values": []}
         changes = {
             "n": self.n,

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
+from neurocontrast.encoders.norms import norm_layer
 
 if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings
@@ -58,15 +59,7 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
     if settings.is_linear:
         layers = LinearComponents(settings.n_components or _N_COMPONENTS, n_voxels)
         return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
-    if settings.name == "mlp":
-        return _mlp(settings, n_channels)
-    if settings.name in _DENSENETS:
-        return _densenet(settings, n_channels)
-    if settings.name in _RESNETS:
-        return _resnet(settings, n_channels)
-    if settings.name == "lenet":
-        return _lenet(settings, n_channels)
-    return _lenet5(settings)
+    return NETWORKS[settings.name](settings, n_channels)
 
 
 def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
@@ -182,7 +175,7 @@ def _width_of_resnet(settings: EncoderSettings, stage: int) -> int:
 def _set_norms(layers: nn.Module, settings: EncoderSettings) -> None:
     """Replace a ResNet's batch normalisation by group normalisation if the settings ask so."""
     if settings.norm != "batch":
-        _replace_norms(layers, _norm_layer(settings, _RESNETS[settings.name][2] // 2))
+        _replace_norms(layers, norm_layer(settings, _RESNETS[settings.name][2] // 2))
 
 
 def _dilate(stage: nn.Module, dilation: int) -> None:
@@ -211,7 +204,7 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
 
 def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     """Build three 3D convolutions with normalisation, for fast tests on tiny volumes."""
-    norm = _norm_layer(settings, 4)
+    norm = norm_layer(settings, 4)
     layers = nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
         layers.extend(
@@ -236,9 +229,9 @@ class _Resize(nn.Module):
         )
 
 
-def _lenet5(settings: EncoderSettings) -> FeatureMaps:
+def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
     """Build LeNet-5 (LeCun et al. 1998) for colour images, normalised, without classifier."""
-    norm = _norm_layer(settings, 2)
+    norm = norm_layer(settings, 2)
     convolutions = [
         nn.Conv2d(3, 6, kernel_size=5),
         norm(6),
@@ -267,15 +260,21 @@ def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
     """
     widths = settings.widths or _WIDTHS
     layers = nn.Sequential(nn.Flatten())
-    norm = _norm_layer(settings, 1)
+    norm = norm_layer(settings, 1)
     for n_in, n_out in pairwise([n_measures, *widths]):
         layers.extend([nn.Linear(n_in, n_out, bias=False), norm(n_out), nn.ReLU()])
     layers.append(nn.Unflatten(1, (widths[-1], 1)))
     return FeatureMaps(layers, n_dims=1, n_features=widths[-1], smallest_shape=1)
 
 
-def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
-    """Return a factory that makes a normalisation layer for a number of channels."""
-    if settings.norm == "group":
-        return partial(nn.GroupNorm, n_groups)
-    return {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[settings.n_dims]
+NETWORKS: dict[str, Callable[[EncoderSettings, int], FeatureMaps]] = {
+    **dict.fromkeys(_DENSENETS, _densenet),
+    **dict.fromkeys(_RESNETS, _resnet),
+    "lenet": _lenet,
+    "lenet5": _lenet5,
+    "mlp": _mlp,
+}
+"""Name → function that builds the network for a number of channels, with random weights.
+
+A name is allowed in configurations by `EncoderSettings.name`, whose module loads no PyTorch.
+"""

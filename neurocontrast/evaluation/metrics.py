@@ -1,4 +1,4 @@
-"""Metrics as functions of weighted scans, so that a value and its bootstrap are one computation.
+"""Metrics as functions of weighted scans, so that values and resamples are one computation.
 
 Weights (n resamples, n scans) say how often each scan counts; weights of one give the metric as
 scikit-learn computes it. The result has shape (n resamples,) and is NaN if the metric is not
@@ -19,20 +19,24 @@ from neurocontrast.evaluation.rows import Floats, Labels, Rows
 Kind = Literal["binary", "multiclass", "continuous"]
 
 TOP = 5
-"""``top5_accuracy`` looks for the true class among as many; fewer classes have no such score."""
+"""Number of likeliest classes among which ``top5_accuracy`` looks for the true one; targets with no
+more classes have no such metric."""
 LOG_FLOOR = float(np.finfo(float).eps)
-"""A log-loss takes smaller probabilities for this one."""
+"""Smallest probability in a log-loss; smaller ones are raised to it."""
 PROBABILITY_FLOOR = 1e-9
 """Probabilities are kept this far from 0 and 1, so that their logits are finite."""
 MAX_STEPS = 100
 TOLERANCE = 1e-9
 _CHUNK_VALUES = 60_000
-"""Resamples × scans at a time: what stays in the processor's cache."""
+"""Most resamples × scans computed at a time, so that arrays stay in the processor's cache."""
 
 
 @dataclass
 class Scored:
-    """Scans with their truth, scores, decisions, folds, and weights (n resamples, n)."""
+    """Scans of which metrics are computed: truth, scores, decisions, folds, and weights.
+
+    Weights (n resamples, n) say how often each scan counts.
+    """
 
     truth: Labels
     scores: Floats
@@ -45,7 +49,7 @@ class Scored:
         return self.weights @ values / self.weights.sum(axis=1)
 
     def share(self, of: Floats) -> Floats:
-        """Return the weighted share of right decisions among the scans marked in each column."""
+        """Return the weighted share of right decisions among the scans that a column marks by 1."""
         hits = (self.decisions == self.truth).astype(float)
         return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (
             self.weights @ of
@@ -53,12 +57,12 @@ class Scored:
 
     @cached_property
     def y(self) -> Floats:
-        """Truth as floats."""
+        """True codes of classes, or true numbers, as floats."""
         return self.truth.astype(float)
 
     @cached_property
     def members(self) -> Floats:
-        """Ones where a scan is of a class (n, n classes)."""
+        """One-hot classes of the scans (n, n classes)."""
         return np.eye(self.scores.shape[1])[self.truth.astype(int)]
 
     @cached_property
@@ -67,15 +71,15 @@ class Scored:
         return self.share(self.members)
 
     def over_classes(self, metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
-        """Return the mean over present classes, each against the rest; NaN for a single class."""
-        found = [
+        """Return a metric's mean over present classes, each against the rest; NaN for one class."""
+        of_classes = [
             metric(member, self.scores[:, code], self.weights)
             for code, member in enumerate(self.members.T)
         ]
-        return self.of_several(_mean_of_present(found))
+        return self.of_several(_mean_of_present(of_classes))
 
     def of_several(self, values: Floats) -> Floats:
-        """Return values, NaN where fewer than two classes are present."""
+        """Return values (n resamples,), NaN where a resample has fewer than two classes."""
         return np.where(np.isfinite(self.recalls).sum(axis=1) >= 2, values, np.nan)
 
 
@@ -227,7 +231,7 @@ def compute_metrics(
         }
     if kind != "continuous":
         return values
-    return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}
+    return {name: np.where(np.isfinite(drawn), drawn, np.nan) for name, drawn in values.items()}
 
 
 def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
@@ -237,9 +241,9 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 
 def top_hits(truth: Labels, scores: Floats) -> Floats:
     """Return 1 for rows with the true class among the `TOP` likeliest, shares where scores tie."""
-    own = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
-    above = (scores > own).sum(axis=1)
-    tied = (scores == own).sum(axis=1)
+    of_truth = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
+    above = (scores > of_truth).sum(axis=1)
+    tied = (scores == of_truth).sum(axis=1)
     return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
@@ -281,7 +285,7 @@ def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> st
 
 
 def explain_value(name: str, reason: str | None) -> str:
-    """Return why one metric is not defined; `reason` is that of `explain_undefined`."""
+    """Return why one metric is not defined: `reason` of `explain_undefined`, or one of its own."""
     if reason is not None:
         return reason
     if name == "calibration_slope":
@@ -313,19 +317,21 @@ def _auc(truth: Floats, scores: Floats, weights: Floats, folds: Rows | None = No
 
 
 def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats:
+    """Return the average precision of scores; NaN where all scans are positive."""
     order, starts = _ties(-scores)
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
-    found = np.cumsum(positive, axis=1)
+    hits = np.cumsum(positive, axis=1)
     called = np.cumsum(np.add.reduceat(ordered, starts, axis=1), axis=1)
-    precision = np.divide(found, called, out=np.zeros_like(found), where=called > 0)
-    value = (positive * precision).sum(axis=1) / found[:, -1]
+    precision = np.divide(hits, called, out=np.zeros_like(hits), where=called > 0)
+    value = (positive * precision).sum(axis=1) / hits[:, -1]
     return np.where(
-        called[:, -1] > found[:, -1], value, np.nan
+        called[:, -1] > hits[:, -1], value, np.nan
     )  # positives only: 1 by construction, tells nothing
 
 
 def _ranks(values: Floats, weights: Floats) -> Floats:
+    """Return the weighted ranks (n resamples, n) of values, ties with their mean rank."""
     order, starts = _ties(values)
     sizes = np.add.reduceat(weights[:, order], starts, axis=1)
     middle = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
@@ -335,19 +341,20 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
 
 
 def _correlation(a: Floats, b: Floats, weights: Floats) -> Floats:
+    """Return the weighted Pearson correlation of two variables."""
     deviations_a, variance_a = _deviations(a, weights)
     deviations_b, variance_b = _deviations(b, weights)
     return (weights * deviations_a * deviations_b).sum(axis=1) / np.sqrt(variance_a * variance_b)
 
 
 def _error_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
-    """Return the slope of (predicted − true) on true, by least squares."""
+    """Return the slope of the error (predicted − true) on the true value, by least squares."""
     deviations, squares = _deviations(truth, weights)
     return (weights * deviations * (scores - truth)).sum(axis=1) / squares
 
 
 def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return deviations from the weighted mean, and the sum of squares; NaN for mere rounding."""
+    """Return deviations from the weighted mean, and their sum of squares; NaN for a constant."""
     deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(
         axis=1, keepdims=True
     )
@@ -357,18 +364,21 @@ def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
 
 
 def _ties(values: Floats) -> tuple[Rows, Rows]:
+    """Return the order of values from low to high, and where each run of equal values begins."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     return order, np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
 
 
 def _mean_of_present(values: list[Floats]) -> Floats:
+    """Return the mean over classes (n resamples,), without classes that a resample lacks."""
     stacked = np.array(values)
     present = np.isfinite(stacked)
     return np.where(present, stacked, 0).sum(axis=0) / present.sum(axis=0)
 
 
 def _log(probabilities: Floats) -> Floats:
+    """Return logarithms of probabilities, which are raised to `LOG_FLOOR` at least."""
     return np.log(np.clip(probabilities, LOG_FLOOR, 1.0))
 
 
@@ -411,17 +421,17 @@ def _fit(
 
     Returns coefficients (n resamples, k).
     """
-    found = np.full((len(weights), basis.shape[1]), np.nan)
+    coefficients = np.full((len(weights), basis.shape[1]), np.nan)
     rows = np.flatnonzero(fits)
     size = max(1, _CHUNK_VALUES // max(len(truth), 1))
     for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        found[part] = _newton(truth, basis, offset, weights[part])
-    return found
+        chunk = rows[start : start + size]
+        coefficients[chunk] = _newton(truth, basis, offset, weights[chunk])
+    return coefficients
 
 
 def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Floats:
-    """Fit all resamples at once by Newton's method.
+    """Fit logistic regressions of all resamples at once by Newton's method.
 
     scikit-learn's `LogisticRegression`, one fit a resample, gives the same to 1e-9 and takes 6 s a
     model for 2,000 resamples of 300 scans, where this takes 0.1 s.
@@ -429,12 +439,12 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
     k = basis.shape[1]
     products = (basis[:, :, None] * basis[:, None]).reshape(len(basis), -1)
     wanted = weights @ (basis * truth[:, None])
-    found = np.zeros((len(weights), k))
+    coefficients = np.zeros((len(weights), k))
     left = np.arange(len(weights))
     previous = np.zeros((len(weights), k))
     limits = np.full(len(weights), 4.0)
     for _ in range(MAX_STEPS):
-        likely = expit(found[left] @ basis.T + offset)
+        likely = expit(coefficients[left] @ basis.T + offset)
         expected = weights[left] * likely
         hessian = ((expected * (1 - likely)) @ products).reshape(-1, k, k) + np.finfo(
             float
@@ -446,17 +456,17 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
         limits[left] = np.where(turned, np.abs(previous[left]).max(axis=1) / 2, limits[left])
         sizes = np.abs(steps).max(axis=1)
         steps *= np.minimum(1.0, limits[left] / np.maximum(sizes, 1e-300))[:, None]
-        found[left] += steps
+        coefficients[left] += steps
         previous[left] = steps
         left = left[sizes > TOLERANCE]
         if not len(left):
-            return found
-    found[left] = np.nan
-    return found
+            return coefficients
+    coefficients[left] = np.nan
+    return coefficients
 
 
 def _overlaps(truth: Floats, x: Floats, weights: Floats) -> npt.NDArray[np.bool_]:
-    """Tell which resamples have a finite slope: both classes are drawn, and overlap."""
+    """Tell which resamples have a finite calibration slope: both classes are drawn, and overlap."""
     drawn = weights > 0
     low = []
     high = []
@@ -468,4 +478,5 @@ def _overlaps(truth: Floats, x: Floats, weights: Floats) -> npt.NDArray[np.bool_
 
 
 def _logits(scores: Floats) -> Floats:
+    """Return the log-odds of probabilities, which are kept from 0 and 1."""
     return logit(np.clip(scores, PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR))

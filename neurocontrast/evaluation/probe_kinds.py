@@ -17,12 +17,12 @@ class Probe:
     """
 
     title: str
-    """Name in a sentence."""
+    """Name of the probe in a sentence of the report."""
     citation: str
     make: Callable[[bool], Any]
-    """Returns the estimator, given whether the table is large."""
+    """Function that returns the estimator, given whether the table is large."""
     strength: str
-    """Parameter that is chosen, and setting with its grid."""
+    """Name of the estimator's penalty, and of the setting with the grid of penalties."""
     continuous: bool = False
     """Whether numbers are predicted, not classes."""
     descending: bool = False

@@ -24,19 +24,19 @@ from neurocontrast.seeds import derive_generator
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.generic]
-"""Codes of classes, or numbers: what is predicted."""
+"""Values of a target: codes of classes, or numbers."""
 Rows = npt.NDArray[np.intp]
 """Positions in a table."""
 Texts = npt.NDArray[np.object_]
 """Subjects or sites, one a scan."""
 
 _FIXED = ("age", "sex", "site", "diagnosis")
-"""Columns whose meaning does not depend on how their cells are written."""
+"""Columns that mean the same in any table, however their cells are written."""
 NO_SITE = "(no site)"
 """Name of the group of scans without a site where sites are compared; empty in tables."""
 
 IDENTIFIERS = ("participant_id", "subject_id", "session", "path", CONTENT)
-"""Columns that say which scan it is: never a target, nor anything that features could depend on."""
+"""Columns that name a scan, which are never a target, a covariate or a feature."""
 
 
 def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         fallback = pd.Series([""] * len(tidy), dtype=object)
         if name == "subject_id":
             fallback = tidy["participant_id"]
-        tidy[name] = [text or "" for text in cell_texts(tidy.get(name, fallback))]
+        tidy[name] = [cell or "" for cell in cell_texts(tidy.get(name, fallback))]
     unnamed = np.flatnonzero(tidy["participant_id"] == "")
     if len(unnamed):
         raise DataError(
@@ -132,7 +132,7 @@ def check_identifiers(tidy: pd.DataFrame) -> None:
 
 
 def _check_case(columns: Iterable[object]) -> None:
-    """Refuse columns such as Age, which nobody would find beside rules for age."""
+    """Refuse columns such as ``Age``, which rules for the column ``age`` would miss."""
     names = list(map(str, columns))
     wrong = []
     for name in names:
@@ -259,8 +259,8 @@ def check_same_encoder(
     if expected == found:
         return None
     shown = [
-        f"'{each[:12]}…{each[64:]}'" if each else "one that is not recorded"
-        for each in (expected, found)
+        f"'{digest[:12]}…{digest[64:]}'" if digest else "one that is not recorded"
+        for digest in (expected, found)
     ]
     raise DataError(
         f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of "
@@ -276,19 +276,20 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     read = texts.map(lambda text: number_in(name, text), na_action="ignore")
     numbers = read.to_numpy(dtype="float64", na_value=np.nan)
     inside = np.isfinite(numbers)
-    what = "finite numbers of years from 0 to 120" if name == "age" else "finite numbers"
-    wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)
+    rule = "finite numbers of years from 0 to 120" if name == "age" else "finite numbers"
+    wrong = np.flatnonzero(texts.notna().to_numpy() & ~inside)
     if len(wrong):
-        found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
+        examples = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
-            f"embeddings: column '{name}' must hold {what}, and n/a for unknown ones; {len(wrong)} "
+            f"embeddings: column '{name}' must hold {rule}, and n/a for unknown ones; {len(wrong)} "
             "scans "
-            f"have something else ({found}). Correct them."
+            f"have something else ({examples}). Correct them."
         )
     return numbers
 
 
 def _text(value: object) -> str | None:
+    """Return a cell as text: None where missing, and whole numbers without a decimal point."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, float | np.floating):
@@ -305,7 +306,7 @@ def _text(value: object) -> str | None:
 def choose_numbers(
     table: pd.DataFrame, names: Sequence[str], *, option: str, target: str
 ) -> tuple[str, ...]:
-    """Return the columns of numbers that names and patterns mean, without the target."""
+    """Return the columns of numbers that match names or patterns (``vol_*``) but the target."""
     with_values = []
     texts = {}
     for name in table.columns:
@@ -346,7 +347,7 @@ def _is_decimal(cell: str) -> bool:
 def draw_subjects(
     subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int
 ) -> tuple[npt.NDArray[np.intp], str | None]:
-    """Draw subjects until there are `n_scans`, and describe the draw; None where all rows fit."""
+    """Draw subjects until there are `n_scans` rows; add a note on the draw, None if all fit."""
     if len(subjects) <= n_scans:
         return np.arange(len(subjects)), None
     owners, codes = np.unique(subjects.astype(str), return_inverse=True)

@@ -147,6 +147,7 @@ class EvaluationSettings(Settings):
     @field_validator("probe")
     @classmethod
     def _check_probe(cls, probe: str) -> str:
+        """Refuse a probe that is neither built in nor an import path."""
         names = ("auto", *PROBES)
         if probe in names or _IMPORT_PATH.fullmatch(probe):
             return probe
@@ -168,6 +169,7 @@ class EvaluationSettings(Settings):
 
     @model_validator(mode="after")
     def _check_design(self) -> EvaluationSettings:
+        """Refuse settings that contradict each other, such as two sources of folds."""
         if self.test_where is not None and self.test is None:
             raise ValueError(
                 "test_where: selects scans of an external test set, and there is none. Give "
@@ -199,7 +201,7 @@ class EvaluationSettings(Settings):
         return self
 
     def without_folders(self) -> dict[str, Any]:
-        """Return the settings as results hold them: results travel, and folders can name people."""
+        """Return the settings without folders: results travel, and folders can name people."""
         choices = self.model_dump(mode="json")
         for key in ("split_file", "test", "scans"):
             if choices[key] is not None:
@@ -208,7 +210,7 @@ class EvaluationSettings(Settings):
 
 
 def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
-    """Return the built-in probe that ``auto``, or an import path, means for a target."""
+    """Return the name of the built-in probe: as set, or by the kind of target."""
     if settings.probe in PROBES:
         return settings.probe
     if kind == "continuous":
@@ -230,12 +232,12 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
             f"{one_of(others)}."
         )
     if target.kind != "binary" and settings.threshold not in _RULES:
-        what = f"of {len(target.classes)} classes"
+        described = f"of {len(target.classes)} classes"
         hint = "Use half or prevalence, or keep two classes with where."
         if continuous:
-            what = "continuous"
+            described = "continuous"
             hint = "Leave threshold out."
         raise ConfigError(
-            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. "
-            f"{hint}"
+            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is "
+            f"{described}. {hint}"
         )

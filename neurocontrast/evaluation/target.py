@@ -54,14 +54,14 @@ CONTROL_NAMES = frozenset(
 
 
 MAX_CLASSES = 100
-"""More classes than this are taken for identifiers."""
+"""Most classes of a target; a column with more is taken for identifiers."""
 MAX_IMAGE_CLASSES = 2000
-"""The same where a column says what is tested: there are image sets of a thousand classes."""
+"""Most classes where a column names the test rows, as in image sets of a thousand classes."""
 
 _LEVELS = frozenset((*USUAL_NAMES["sex"], *USUAL_NAMES["site"], *USUAL_NAMES["diagnosis"]))
-"""Columns of classes, also where these are numbers: a diagnosis of 1, 2 and 3 is no amount."""
+"""Columns of classes, also where cells are numbers: a diagnosis of 1, 2 and 3 is no amount."""
 _COLUMNS = {"site", "total"}
-"""Columns of tables whose other columns are the classes."""
+"""Columns of written tables beside the columns of classes, whose names no class may have."""
 _FEATURE = re.compile(r"feature_\d+")
 
 
@@ -103,7 +103,7 @@ def read_target(
     positive: str | None = None,
     max_classes: int = MAX_CLASSES,
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of the rows with a value, and a mask of the rows with a value."""
+    """Return the target of all rows that have a value, and the mask of such rows."""
     choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
     if name not in choices or _FEATURE.fullmatch(name):
         why = "there is no such column"
@@ -138,7 +138,7 @@ def read_target(
 def encode_target(
     table: pd.DataFrame, like: Target, *, parameter: str
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Encode the target of another table by the classes of `like`, and tell which rows have one."""
+    """Encode another table's target by the classes of `like`; tell which rows have a target."""
     if like.name not in table:
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the "
@@ -164,13 +164,12 @@ def encode_target(
         return Target(like.name, like.kind, numbers), present
     unknown = kept[~kept.isin(like.classes)].value_counts()
     if len(unknown):
-        found = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
+        counts = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
         near = suggestion(str(unknown.index[0]), like.classes)
         raise DataError(
-            f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe "
-            "knows "
-            f"{one_of(like.classes)}.{near} Write them alike, or leave these scans out with "
-            "evaluation.test_where."
+            f"{parameter}: '{like.name}' has classes that were not trained on ({counts}); the "
+            f"probe knows {one_of(like.classes)}.{near} Write them alike, or leave these scans out "
+            "with evaluation.test_where."
         )
     codes = pd.Categorical(kept, categories=like.classes).codes.astype(np.int64)
     return Target(like.name, like.kind, codes, like.classes, like.positive), present
@@ -185,6 +184,7 @@ def choose_positive(classes: tuple[str, ...] | list[str]) -> str:
 
 
 def _is_control(label: str) -> bool:
+    """Tell whether a class is named as controls are."""
     return label.lower().replace("_", " ").replace("-", " ") in CONTROL_NAMES
 
 
@@ -195,6 +195,7 @@ def _continuous(
     present: npt.NDArray[np.bool_],
     positive: str | None,
 ) -> Target:
+    """Return a target of numbers; refuse cells that are no finite numbers, and a constant."""
     if positive is not None:
         raise ConfigError(
             f"positive: target '{name}' is continuous and has no classes. Leave positive out, or "
@@ -202,12 +203,12 @@ def _continuous(
         )
     wrong = np.flatnonzero(present & ~np.isfinite(numbers))
     if len(wrong):
-        found = ", ".join(
+        examples = ", ".join(
             f"{table['participant_id'].iloc[row]}: '{table[name].iloc[row]}'" for row in wrong[:5]
         )
         raise DataError(
             f"target '{name}': must be finite numbers to be continuous, but {len(wrong)} scans "
-            f"have none ({found}). "
+            f"have none ({examples}). "
             "Correct them, or set kind=categorical."
         )
     values = numbers[present]
@@ -222,6 +223,7 @@ def _continuous(
 def _categorical(
     subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int
 ) -> Target:
+    """Return a target of classes; refuse one class, too many, and names that collide."""
     classes = sorted(set(texts))
     if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone
         check_spelling(classes, place=f"target '{name}'", unit="classes")

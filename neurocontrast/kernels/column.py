@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, said
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Settings, checked
 
@@ -59,6 +59,7 @@ class ColumnKernel(Kernel):
 
     Examples
     --------
+    >>> import torch
     >>> from neurocontrast.kernels import ColumnKernel, Missing
     >>> from neurocontrast.settings import Positive, checked
     >>> class Window(ColumnKernel):
@@ -70,7 +71,7 @@ class ColumnKernel(Kernel):
     ...         self.width = width
     ...
     ...     def weights(self, rows, cols, dtype):
-    ...         return (1 - (rows - cols.T).abs() / self.width).clamp(min=0).to(dtype)
+    ...         return (1 - torch.cdist(rows, cols, p=1) / self.width).clamp(min=0).to(dtype)
     >>> Window("age")({"age": [20.0, 25.0]})
     tensor([[1.0000, 0.5000],
             [0.5000, 1.0000]])
@@ -232,7 +233,7 @@ class ColumnKernel(Kernel):
         features = self.scaled(values[kept])
         for start in range(0, len(features), _STREAMED_SCANS):
             rows = features[start : start + _STREAMED_SCANS]
-            weights = self._exact(rows, features, features.dtype)
+            weights = self._tried(rows, features)
             if weights.shape != (len(rows), len(features)):
                 raise DataError(
                     f"{type(self).__name__}: its weights must be of shape ({len(rows)}, "
@@ -248,6 +249,17 @@ class ColumnKernel(Kernel):
                         f"{weights[row, column]:.3g} is {problem} (between "
                         f"{listed(scans, names)}). Mend the class, or its attributes."
                     )
+
+    def _tried(self, rows: Tensor, features: Tensor) -> Tensor:
+        """Return a user's weights of the cohort; refuse features that the formula cannot take."""
+        try:
+            return self._exact(rows, features, features.dtype)
+        except RuntimeError as error:
+            raise DataError(
+                f"{type(self).__name__} on '{self.column}': its formula fails on features of shape "
+                f"{tuple(features.shape)} ({said(error)}). Mend the class, or name a column that "
+                "it can take."
+            ) from error
 
     def _problems_of(self, weights: Tensor, turned: Tensor) -> dict[str, Tensor]:
         """Mask the pairs (n, m) whose weights contradict an attribute of the class, by problem."""

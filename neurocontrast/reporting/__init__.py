@@ -1,1 +1,1 @@
-"""Pages of evaluations, of comparisons and of quality control: blocks, figures, words, and a section a finding."""
+"""Pages of evaluations, of comparisons and of quality control, laid out from typed sections."""

@@ -1,4 +1,4 @@
-"""A page: sections that hold text, tables, figures and facts, put into templates that know how each looks."""
+"""Blocks of a page (texts, tables, figures), and their layout as one HTML file by templates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A numbered list: references."""
+    """A numbered list of references."""
 
     block: ClassVar[str] = "numbered"
     title: str
@@ -47,7 +47,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Facts:
-    """Pairs of a term and its value."""
+    """A list of terms with values, such as "Sites: 5"."""
 
     block: ClassVar[str] = "facts"
     facts: Sequence[tuple[str, str]]
@@ -74,7 +74,7 @@ class Cards:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: `reason` says why a value is absent, `detail` is printed below."""
+    """Cell of a table: `reason` says why a value is absent, `detail` is printed below a value."""
 
     text: str
     reason: str = ""
@@ -84,10 +84,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: `text_columns` are set flush left, the others flush right; a `folded` one opens.
+    """A table whose `text_columns` are flush left, and all other columns flush right.
 
-    With `filter`, the label of a field for words, the table scrolls within the page, and the script
-    ``filter.js`` hides rows without the words.
+    A `folded` table is closed until the reader clicks on its caption. The last `total_rows` rows
+    are totals. With `filter`, the label of a search field, the table scrolls within the page, and
+    the script ``filter.js`` hides rows without the words that the reader types.
     """
 
     block: ClassVar[str] = "table"
@@ -101,15 +102,17 @@ class Table:
     filter: str = ""
 
     def list_reasons(self) -> list[str]:
-        """Return why values are absent, each reason once, in the order met."""
+        """List the reasons for absent values of the table, each once, in reading order."""
         return list(dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason))
 
 
 @dataclass(frozen=True)
 class Shades:
-    """A table of many numbers, each a text with the class of its shade ("", "up1" … "down3").
+    """A table of many numbers whose cells are shaded by size.
 
-    `filter` is the label of the field for words, as in `Table`.
+    A row is a heading and its cells. A cell is a number as text, and the CSS class of its shade:
+    "" for none, "up1" to "up3" and "down1" to "down3". `filter` is the label of the search field,
+    as in `Table`.
     """
 
     block: ClassVar[str] = "shades"
@@ -121,7 +124,7 @@ class Shades:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Figures set side by side where there is room; `wide` ones one under another."""
+    """Figures side by side where there is room; `wide` figures one under another."""
 
     block: ClassVar[str] = "pictures"
     pictures: Sequence[Picture]
@@ -130,7 +133,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Code:
-    """Text exactly as in a file, folded away on screen."""
+    """Text exactly as in a file, closed on screen until the reader clicks on the title."""
 
     block: ClassVar[str] = "code"
     title: str
@@ -148,11 +151,12 @@ class Columns:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Scans as small pictures with their measures and a rating, filtered by site and flag without a script.
+    """Scans as small pictures with their measures and a rating.
 
-    `scans` are what the template shows of each; `outline` is the path of an SVG over every picture,
-    whose pixels are `width` × `height`; `key` tells these scans from others, whose ratings the
-    browser keeps too.
+    Readers filter by site and by flag without any script. `scans` holds, for each scan, the values
+    that the template shows. `outline` is the SVG path of the brain's contour, drawn over pictures
+    of `width` × `height` pixels. The browser keeps ratings under `key`, which differs between sets
+    of scans.
     """
 
     block: ClassVar[str] = "gallery"
@@ -187,14 +191,14 @@ def note(text: str) -> Paragraph:
 
 
 def pictures(*drawn: Picture | None, wide: bool = False) -> list[Block]:
-    """Return the figures that could be drawn as one block; none if none could."""
+    """Return one block of the figures that could be drawn; an empty list if no figure could."""
     shown = [picture for picture in drawn if picture is not None]
     return [Pictures(shown, wide)] if shown else []
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page, under its own heading."""
+    """A section of a page: its heading, a `lead` below the heading, and its blocks."""
 
     name: str
     title: str
@@ -203,7 +207,7 @@ class Section:
 
 
 class Citations:
-    """Numbers of references, given in the order in which a text names them.
+    """Numbers of references, counted in the order in which a text cites the references.
 
     Examples
     --------
@@ -218,19 +222,22 @@ class Citations:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, *references: str) -> str:
-        """Return the mark of one or more references: "[3]" or "[3, 4]"."""
-        numbers = [self._numbers.setdefault(text, len(self._numbers) + 1) for text in references]
+        """Return the citation mark of one or more references: "[3]" or "[3, 4]"."""
+        numbers = []
+        for reference in references:
+            numbers.append(self._numbers.setdefault(reference, len(self._numbers) + 1))
         return f"[{', '.join(map(str, numbers))}]"
 
     def listed(self) -> list[tuple[int, str]]:
-        """Return the references that were named, by number."""
-        return [(number, text) for text, number in self._numbers.items()]
+        """Return the cited references with their numbers, in the order of the numbers."""
+        return [(number, reference) for reference, number in self._numbers.items()]
 
 
 def html_templates(package: str, **options: Any) -> jinja2.Environment:
-    """Return the templates of a package for pages: values are escaped, and a name that is not given is an error.
+    """Return a package's HTML templates, which escape every value.
 
-    `options` are further ones of Jinja's environment.
+    A template that reads an undefined name raises. `options` are passed on to
+    `jinja2.Environment`.
     """
     return jinja2.Environment(
         loader=jinja2.PackageLoader(package, "templates"),
@@ -244,7 +251,7 @@ def html_templates(package: str, **options: Any) -> jinja2.Environment:
 
 @dataclass(frozen=True)
 class Head:
-    """Beginning of a page: `kicker` names its kind, `facts` are terms with values."""
+    """Head of a page: `kicker` names the kind of page, `facts` are terms with values."""
 
     kicker: str
     title: str
@@ -262,9 +269,9 @@ def render(
 ) -> str:
     """Return one HTML page that loads nothing and, without `script`, runs nothing.
 
-    A section called ``warnings`` comes before the list of contents, `simulated` puts a banner
-    above, `environment` gives version and date of the last line, and `script` is the name of a
-    script among the templates; the page allows no other.
+    A first section called ``warnings`` comes before the list of contents. `simulated` puts a banner
+    on top. `environment` gives the version and the date that the last line names. `script` is the
+    name of a script among the templates; the page's content policy allows no other script.
     """
     templates = html_templates(
         "neurocontrast.reporting",
@@ -272,13 +279,11 @@ def render(
     )
     # The style sheet and the script of this package are the only things on the page that are not
     # escaped.
-    own = resources.files("neurocontrast.reporting").joinpath("templates")
-    style = Markup(own.joinpath("report.css").read_text("utf-8"))
-    code = Markup(own.joinpath(script).read_text("utf-8")) if script else ""
+    folder = resources.files("neurocontrast.reporting").joinpath("templates")
+    style = Markup(folder.joinpath("report.css").read_text("utf-8"))
+    code = Markup(folder.joinpath(script).read_text("utf-8")) if script else ""
     digest = f"sha256-{b64encode(sha256(code.encode()).digest()).decode()}"
-    version, created = (
-        str((environment or {}).get(name) or "") for name in ("neurocontrast", "created")
-    )
+    recorded = environment or {}
     n_before = int(bool(sections) and sections[0].name == "warnings")
     return templates.get_template("report.html.j2").render(
         first=sections[:n_before],
@@ -289,8 +294,8 @@ def render(
         facts=head.facts,
         simulated=simulated,
         style=style,
-        version=version,
-        created=created,
+        version=str(recorded.get("neurocontrast") or ""),
+        created=str(recorded.get("created") or ""),
         script=code,
         script_digest=Markup(digest),
     )
@@ -314,11 +319,11 @@ def _pictures_of(block: Block) -> list[Picture]:
 
 @dataclass(frozen=True)
 class Column:
-    """How one value of each row is shown.
+    """Column of a table: the key of its value in a row, and the format of the value.
 
-    `kind` is ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or ``interval``; an
-    interval is that of `key`, in ``<key>_low`` and ``<key>_high``. With `interval`, the interval is
-    printed under the number, with ``<key>_n`` where there is one. `reason` says why a value is
+    `kind` is ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or ``interval``. The
+    kind ``interval`` prints ``<key>_low`` and ``<key>_high`` of the row alone; with `interval`, a
+    number has both ends below, and ``<key>_n`` if the row has a count. `reason` says why a value is
     absent, unless the row has ``<key>_reason``.
     """
 
@@ -331,7 +336,7 @@ class Column:
     reason: str = "not recorded"
 
     def show(self, row: Mapping[Any, Any]) -> Cell:
-        """Return the cell of a row."""
+        """Return the cell of a table for the column's value in a row."""
         value: Any = row.get(self.key)
         detail = str(row.get(f"{self.key}_detail") or "")
         if self.kind == "heading":
@@ -339,18 +344,18 @@ class Column:
         ends = (row.get(f"{self.key}_low"), row.get(f"{self.key}_high"))
         interval = interval_text(ends, digits=self.digits, signed=self.signed)
         if self.kind == "interval":
-            text = interval
+            printed = interval
         elif value is None or pd.isna(value):
-            text = DASH
+            printed = DASH
         else:
-            text = self._write(value)
-        if text == DASH:
+            printed = self._write(value)
+        if printed == DASH:
             return Cell(DASH, reason=str(row.get(f"{self.key}_reason") or self.reason))
         if self.interval:
             n = row.get(f"{self.key}_n")
             detail = "no interval" if interval == DASH else interval
             detail += f"; n = {n:,.0f}" if n and pd.notna(n) else ""
-        return Cell(text, detail=detail)
+        return Cell(printed, detail=detail)
 
     def _write(self, value: Any) -> str:
         if self.kind == "number":
@@ -368,14 +373,14 @@ def make_table(
     columns: Sequence[Column | None],
     **look: Any,
 ) -> Table:
-    """Return a table of rows.
+    """Return a table with one row for each record; a column that is None is left out.
 
-    A column that is None is left out, `look` is the note and how the table is laid out.
+    `look` holds further fields of `Table`, such as ``note`` and ``folded``.
     """
     records = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
     shown = [column for column in columns if column is not None]
     text_columns = tuple(
-        place for place, column in enumerate(shown) if column.kind in ("text", "heading")
+        index for index, column in enumerate(shown) if column.kind in ("text", "heading")
     )
     cells = [tuple(column.show(row) for column in shown) for row in records]
     return Table(
@@ -384,6 +389,6 @@ def make_table(
 
 
 def ends(key: str, interval: Sequence[float | None] | None) -> dict[str, float | None]:
-    """Return an interval as the two values of a row that a `Column` looks for."""
+    """Return the ends of an interval as values of a row: ``<key>_low`` and ``<key>_high``."""
     low, high = interval or (None, None)
     return {f"{key}_low": low, f"{key}_high": high}

@@ -1,4 +1,4 @@
-"""Evaluation folders that are compared: read, checked against one another, and described."""
+"""Reading, checking and describing the evaluation folders of a comparison."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ from neurocontrast.evaluation.measure.comparison import (
 )
 from neurocontrast.evaluation.measure.learning import tabulate_curves
 from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.reporting.baselines import estimator_title, list_baselines
 from neurocontrast.reporting.folder import EvaluationFolder, read_folder
 from neurocontrast.reporting.privacy import hide_ids
-from neurocontrast.reporting.rivals import estimator_title, rivals
 from neurocontrast.reporting.sections.confounds import column_readings
 
 _TEST_OVER_FOLDS = (
@@ -32,8 +32,8 @@ _TEST_OVER_FOLDS = (
     "adjusted by Holm within each metric"
 )
 _TEST_OF_IMAGES = (
-    "McNemar's exact test of the same test images, adjusted by Holm within each metric; it is about these fitted "
-    "models, not about others that another seed would have trained"
+    "McNemar's exact test of the same test images, adjusted by Holm within each metric; it is "
+    "about these fitted models, not about others that another seed would have trained"
 )
 
 _OF_DESIGN = (
@@ -49,7 +49,7 @@ _OF_DESIGN = (
 )
 """Keys of ``evaluation.json`` that all models of a comparison share."""
 _OF_ORIGIN = ("run", "objective", "embeddings", "n_overlap", "simulated")
-"""Keys of ``evaluation.json`` that say where a model is from."""
+"""Keys of ``evaluation.json`` about a model's pretraining and embeddings."""
 _KEYS = [*SCAN_KEYS, "repeat"]
 _SHARED = {
     "target": "target",
@@ -62,12 +62,11 @@ _SHARED = {
 def load_evaluations(
     folders: Sequence[str | os.PathLike[str]], *, names: Sequence[str]
 ) -> dict[str, EvaluationFolder]:
-    """Read evaluation folders by the name of their model.
+    """Read evaluation folders, and return them by the name of their model.
 
-    Predictions are sorted by scan and repeat.
-
-    An evaluation that lacks a column, or is of another target, other scans or other folds than the
-    first, is refused: their difference would mean nothing.
+    Predictions are sorted by scan and repeat. An evaluation without a needed column is refused, and
+    one whose target, scans or folds differ from those of the first evaluation: a difference between
+    the two models would mean nothing.
     """
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -76,18 +75,19 @@ def load_evaluations(
         )
     if len(folders) < 2:
         raise ConfigError(f"evaluations: a comparison needs two or more, got {len(folders)}.")
-    found = {name: _load(folder) for name, folder in zip(names, folders, strict=True)}
-    (first, ours), *others = found.items()
-    for other, theirs in others:
+    evaluations = {name: _load(folder) for name, folder in zip(names, folders, strict=True)}
+    (first, ours), *others = evaluations.items()
+    for second, theirs in others:
         for key, word in _SHARED.items():
-            values = [getattr(each.summary, key) for each in (ours, theirs)]
-            if values[0] != values[1]:
+            our_value = getattr(ours.summary, key)
+            their_value = getattr(theirs.summary, key)
+            if our_value != their_value:
                 raise DataError(
-                    f"'{first}' and '{other}' have a different {word}: {values[0]!r} and {values[1]!r}. Evaluate both "
-                    "alike."
+                    f"'{first}' and '{second}' have a different {word}: {our_value!r} and "
+                    f"{their_value!r}. Evaluate both alike."
                 )
-        _check_rows(first, ours.predictions, other, theirs.predictions)
-    return found
+        _check_rows(first, ours.predictions, second, theirs.predictions)
+    return evaluations
 
 
 def _load(folder: str | os.PathLike[str]) -> EvaluationFolder:
@@ -116,30 +116,35 @@ def _load(folder: str | os.PathLike[str]) -> EvaluationFolder:
     return replace(files, predictions=predictions.sort_values(_KEYS, ignore_index=True))
 
 
-def _check_rows(first: str, ours: pd.DataFrame, other: str, theirs: pd.DataFrame) -> None:
+def _check_rows(first: str, ours: pd.DataFrame, second: str, theirs: pd.DataFrame) -> None:
     remedy = f"second in the folds of the first: split_file={first}/splits.tsv."
     if not ours[_KEYS].equals(theirs[_KEYS]):
         our_scans = set(map(tuple, ours[_KEYS].to_numpy()))
         their_scans = set(map(tuple, theirs[_KEYS].to_numpy()))
         shown = ", ".join(str(key[0]) for key in sorted(our_scans ^ their_scans, key=str)[:5])
         raise DataError(
-            f"'{first}' and '{other}' tested different scans ({len(our_scans)} and {len(their_scans)} "
-            f"rows; not in both: {shown}). "
+            f"'{first}' and '{second}' tested different scans ({len(our_scans)} and "
+            f"{len(their_scans)} rows; not in both: {shown}). "
             f"Evaluate both on the same scans, the {remedy}"
         )
     for column, word in (("y_true", "truth"), ("fold", "fold")):
         differing = ours["participant_id"][ours[column] != theirs[column]]
         if len(differing):
             raise DataError(
-                f"'{first}' and '{other}' have another {word} for {len(differing)} scans (first: {differing.iloc[0]}), "
-                f"so they cannot be paired. Evaluate the {remedy}"
+                f"'{first}' and '{second}' have another {word} for {len(differing)} scans "
+                f"(first: {differing.iloc[0]}), so they cannot be paired. Evaluate the {remedy}"
             )
 
 
 def compare_tables(
     evaluations: Mapping[str, EvaluationFolder], *, n_bootstraps: int, level: float, seed: int
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of a comparison by file name: models, differences, learning curves, and site against target."""
+    """Return the tables of a comparison by the name of their file.
+
+    ``models`` and ``differences`` hold metrics, ``learning_curves`` metrics over the number of
+    training scans, and ``tradeoff`` each model's figures at unseen sites beside how well the site
+    is told from its embedding.
+    """
     compared = {name: compared_evaluation(files) for name, files in evaluations.items()}
     models, differences = compare_models(
         compared, n_bootstraps=n_bootstraps, level=level, seed=seed
@@ -159,7 +164,7 @@ def compare_tables(
 
 
 def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
-    """Take the tables that a comparison measures from an evaluation folder."""
+    """Take from an evaluation folder the tables by which a comparison measures the model."""
     return ComparedEvaluation(
         files.summary,
         files.predictions,
@@ -171,10 +176,9 @@ def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
 
 
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
-    """Return the learning curves of all evaluations and of the first one's baselines, as one table.
+    """Return the learning curves of all models and of the first evaluation's baselines.
 
-    A model that is called like one of the latter keeps its name, which then has “(baseline)” behind
-    it.
+    A baseline with the name of a compared model gets “(baseline)” behind its name.
     """
     curves = {
         name: files.summary.part(LearningCurve) or LearningCurve()
@@ -183,7 +187,8 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
     first = next(iter(curves.values()))
     files = next(iter(evaluations.values()))
     baselines = {"covariates only": first.baseline}
-    baselines |= {each.name: first.of_model(each.key) for each in rivals(files.summary)}
+    for baseline in list_baselines(files.summary):
+        baselines[baseline.name] = first.of_model(baseline.key)
     parts = {name: curve.metrics for name, curve in curves.items()}
     parts |= {
         f"{name} (baseline)" if name in curves else name: points
@@ -193,7 +198,7 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
 
 
 def _estimator_of(files: EvaluationFolder) -> str | None:
-    """Return the estimator on frozen features, an own one with parameters; None of a network."""
+    """Return the estimator on frozen features in words; None for a fine-tuned network."""
     if files.summary.finetuning:
         return None
     probe = files.summary.probe
@@ -210,7 +215,7 @@ def describe_comparison(
     seed: int,
     environment: Json,
 ) -> ComparisonRecord:
-    """Return the content of ``comparison.json``: the shared design, the models, and the settings."""
+    """Return the content of ``comparison.json``: the shared design, models and settings."""
     reference = next(iter(evaluations))
     first = evaluations[reference].summary
     models = []
@@ -232,7 +237,7 @@ def describe_comparison(
 
 
 def _describe_model(name: str, files: EvaluationFolder) -> Json:
-    """Return the origin of a model and its warnings, which name nobody."""
+    """Return a model's pretraining, embeddings and warnings, without participants' identifiers."""
     content = files.summary.content()
     warnings = []
     for warning in files.summary.warnings:

@@ -48,12 +48,12 @@ from neurocontrast.reporting.wording import (
 
 _NO_METRIC = "No metric is defined for any model."
 _SEE = re.compile(r"\bSee (?=[“A-Z])")
-"""What sends the reader of a warning to a section that only the report of the model has."""
+"""Words of a warning before the title of a section that only the model's own report has."""
 
 
 @dataclass(frozen=True)
 class Comparison(Results):
-    """Folder of a comparison: ``comparison.json``, and the tables beside that file.
+    """Content of a comparison's folder: ``comparison.json`` as `summary`, and the tables.
 
     `learning_curves` and `tradeoff` may be empty.
     """
@@ -76,17 +76,17 @@ class Comparison(Results):
 
     @property
     def fixed(self) -> bool:
-        """Whether there is one test set, given beforehand, and not cross-validation."""
+        """Whether models have one test set, fixed beforehand, and no cross-validation."""
         return self.summary.splits == "fixed"
 
     @property
     def names(self) -> list[str]:
-        """The models, the reference first."""
+        """Names of the models, the reference first."""
         return list(dict.fromkeys(self.models["model"]))
 
     @property
     def reference(self) -> str:
-        """The model that the others are compared with."""
+        """Name of the model from which the differences of all other models are taken."""
         return self.summary.reference
 
     @property
@@ -96,17 +96,17 @@ class Comparison(Results):
 
     @property
     def metrics(self) -> list[str]:
-        """Metrics that any model has, as the table orders them."""
+        """Metrics that at least one model has, in the order of the table."""
         return list(dict.fromkeys(self.models.loc[self.models["value"].notna(), "metric"]))
 
     @property
     def level(self) -> float:
-        """Share that intervals hold."""
+        """Confidence level of the intervals, such as 0.95."""
         return self.summary.confidence_level
 
 
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
-    """Return the page of a comparison, which loads nothing and runs nothing."""
+    """Return the page of a comparison as one HTML file, which needs no other file and no script."""
     s = files.summary
     items = files.words.items
     design = f"the same training, validation and test {items} for every model"
@@ -135,7 +135,7 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
 
 
 def build_comparison(files: Comparison) -> list[Section]:
-    """Return the sections of a comparison that have something to say, in the order in which they are read."""
+    """Return the sections of a comparison in reading order, without empty sections."""
     built = (
         _build_warnings(files),
         _build_result(files),
@@ -153,35 +153,34 @@ def build_comparison(files: Comparison) -> list[Section]:
 
 
 def _build_warnings(files: Comparison) -> Section:
-    """Return the warnings of all evaluations once each: evaluations, message, explanation."""
+    """Return every warning once, with the names of the models that have the warning."""
     raised = [
         {"model": model.name, **warning.content()}
         for model in files.summary.models
         for warning in model.warnings
     ]
-    found = (
+    warnings = (
         pd.DataFrame(raised, columns=["model", "code", "message", "explanation"])
         .fillna("")
         .drop_duplicates()
     )
-    if found.empty:
+    if warnings.empty:
         return Section(
             "warnings", "Read this first", [note("None of the evaluations raised a warning.")]
         )
-    found["message"] = found["message"].where(
-        found["message"] != "", found["code"].str.replace("_", " ")
+    warnings["message"] = warnings["message"].where(
+        warnings["message"] != "", warnings["code"].str.replace("_", " ")
     )
     # A model can have several warnings of one code: of the embedding, say, and of the baseline.
-    found["place"] = found.groupby(["model", "code"]).cumcount()
+    warnings["number"] = warnings.groupby(["model", "code"]).cumcount()
     items = []
-    for _, alike in found.groupby(["code", "place"], sort=False):
-        whose = alike.groupby("message", sort=False)["model"].agg(list)
-        said = [
-            f"{'All models' if len(names) == len(files.names) else join_words(names)}: {text}"
-            for text, names in whose.items()
-        ]
+    for _, alike in warnings.groupby(["code", "number"], sort=False):
+        sentences = []
+        for message, names in alike.groupby("message", sort=False)["model"].agg(list).items():
+            whose = "All models" if len(names) == len(files.names) else join_words(names)
+            sentences.append(f"{whose}: {message}")
         meaning = _SEE.sub("In the model's own report, see ", alike["explanation"].iloc[-1])
-        items.append((" ".join(said), meaning))
+        items.append((" ".join(sentences), meaning))
     title = f"Read this first: {count_text(len(items), 'warning')}"
     return Section("warnings", title, [Items(items, role="warnings")])
 
@@ -208,42 +207,42 @@ def _draw_models(files: Comparison, metric: str) -> Picture | None:
     rows = files.models[
         (files.models["metric"] == metric) & files.models["value"].notna()
     ].reset_index(drop=True)
-    about = files.describe(metric)
+    named = files.describe(metric)
     pooled = "" if files.fixed else ", pooled out-of-fold"
     return draw_intervals(
         f"models_{metric}",
         [Series(rows)],
         distinct_labels(rows["model"], length=26),
-        f"{about.label} of each model{pooled}, with bootstrap intervals over the same resamples.",
-        xlabel=about.label,
+        f"{named.label} of each model{pooled}, with bootstrap intervals over the same resamples.",
+        xlabel=named.label,
         reference=(files.chance(metric), "Chance"),
-        limits=about.limits,
+        limits=named.limits,
         numbers=rows,
     )
 
 
 def _draw_differences(files: Comparison, metric: str) -> Picture | None:
-    """Draw the difference of every model from the reference; None without other models."""
+    """Draw the difference of every model from the reference; None if no difference is defined."""
     rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
     rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
-    about = files.describe(metric)
+    named = files.describe(metric)
     reference = plain_label(files.reference, length=24)
     settled = (rows["low"] > 0) | (rows["high"] < 0)
     return draw_intervals(
         f"differences_{metric}",
         [Series(rows[settled], marker="s"), Series(rows[~settled], marker="s", filled=False)],
         distinct_labels(rows["model"], length=26),
-        f"Paired differences in {about.name} from {reference}, with bootstrap intervals.",
+        f"Paired differences in {named.name} from {reference}, with bootstrap intervals.",
         note="Filled squares: the interval leaves out zero; hollow ones: it does not.",
-        xlabel=f"Difference in {about.name} from {reference}",
+        xlabel=f"Difference in {named.name} from {reference}",
         reference=(0.0, "No difference"),
-        sides=("worse ←", "→ better") if about.higher_is_better else ("better ←", "→ worse"),
+        sides=("worse ←", "→ better") if named.higher_is_better else ("better ←", "→ worse"),
         numbers=rows,
     )
 
 
 def say_comparison(files: Comparison) -> str:
-    """Say in one sentence whether each model differs in the headline metric."""
+    """Say in one sentence which models differ from the reference in the headline metric."""
     if files.headline is None:
         return _NO_METRIC
     named = files.describe(files.headline)
@@ -257,7 +256,7 @@ def say_comparison(files: Comparison) -> str:
 
 
 def say_differences(files: Comparison) -> str:
-    """Say whether each model differs in the headline metric, with the figures and the estimators."""
+    """Say whether each model differs in the headline metric, with figures and estimators."""
     metric = files.headline
     differences = _differences(files)
     if metric is None or differences.empty:
@@ -285,7 +284,7 @@ def say_differences(files: Comparison) -> str:
 
 
 def _differences(files: Comparison) -> pd.DataFrame:
-    """Return the differences between models in the headline metric, as numbers."""
+    """Return each model's difference from the reference in the headline metric, as floats."""
     of_metric = files.differences[files.differences["metric"] == files.headline]
     rows = of_metric.dropna(subset=["difference"])
     return rows.astype(dict.fromkeys(("difference", "low", "high", "p_adjusted"), float))
@@ -299,7 +298,7 @@ def _verdict(files: Comparison, row: "pd.Series[Any]") -> str:
 
 
 def _say_estimators(files: Comparison) -> str:
-    """Name the estimators where the models have unlike ones; empty for one estimator."""
+    """Name the models' estimators if they differ; empty if all models have the same."""
     estimators = {}
     for model in files.summary.models:
         if model.estimator:
@@ -323,12 +322,12 @@ def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool 
     untested = (
         "no test: of too few folds, of folds that are no random draws, or not made for this metric"
     )
-    for key, otherwise in (
+    for key, reason in (
         ("difference", "not computed"),
         ("p_value", untested),
         ("p_adjusted", untested),
     ):
-        rows[f"{key}_reason"] = is_reference.map({True: "the reference itself", False: otherwise})
+        rows[f"{key}_reason"] = is_reference.map({True: "the reference itself", False: reason})
     rows["n_folds_reason"] = rows["difference_reason"]
     rows["model"] = rows["model"].where(~is_reference, rows["model"] + " (reference)")
     rows["label"] = [files.describe(key).label for key in rows["metric"]]
@@ -366,7 +365,7 @@ def _build_methods(files: Comparison) -> Section:
     cite = Citations()
     tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
     unseen = bool(files.tradeoff["unseen"].notna().any())
-    (_, text), *_ = fill_paragraphs(
+    (_, methods), *_ = fill_paragraphs(
         "comparison_methods.j2",
         files.words,
         s=files.summary,
@@ -378,13 +377,13 @@ def _build_methods(files: Comparison) -> Section:
     )
     return section(
         "comparison_methods",
-        [Paragraph(text), Numbered("References", cite.listed())],
+        [Paragraph(methods), Numbered("References", cite.listed())],
         name="methods",
     )
 
 
 def _build_provenance(files: Comparison) -> Section:
-    """Return the folded records of each model's pretraining, embeddings and environment."""
+    """Return the records of each model's pretraining and embeddings, and of the environment."""
     keys = ("run", "objective", "embeddings", "n_overlap", "simulated")
     blocks = []
     for model in files.summary.models:
@@ -402,30 +401,28 @@ def _build_new_sites(files: Comparison) -> Section | None:
     rows = files.tradeoff
     if rows.empty or files.fixed:
         return None
-    about = describe_metric(str(rows["metric"].iloc[0]))
+    named = describe_metric(str(rows["metric"].iloc[0]))
     rows = rows.rename(
         columns={
             "site_low": "site_balanced_accuracy_low",
             "site_high": "site_balanced_accuracy_high",
         }
     )
-    rows["outside"], counts = (
-        rows["n_outside"] / rows["n"],
-        zip(rows["n_outside"], rows["n"], strict=True),
-    )
-    rows["outside_detail"] = [f"{part:.0f} of {whole:.0f}" for part, whole in counts]
+    counts = zip(rows["n_outside"], rows["n"], strict=True)
+    rows["outside"] = rows["n_outside"] / rows["n"]
+    rows["outside_detail"] = [f"{n_outside:.0f} of {n:.0f}" for n_outside, n in counts]
     short: Any = {"digits": 2, "interval": True}
     columns = (
         Column("Model", "model", "heading"),
         Column("Site told (bal. acc.)", "site_balanced_accuracy", **short),
         Column("Chance", "site_chance", digits=2),
-        Column(f"{about.short}, known sites", "known", **short),
-        Column(f"{about.short}, unseen sites", "unseen", **short),
-        Column("Unseen ÷ known", "ratio", **short) if is_error(about.key) else None,
+        Column(f"{named.short}, known sites", "known", **short),
+        Column(f"{named.short}, unseen sites", "unseen", **short),
+        Column("Unseen ÷ known", "ratio", **short) if is_error(named.key) else None,
         Column("Constant guess, unseen", "constant", digits=2),
         Column("Scans outside", "outside", "share", 1),
     )
-    about_outside = "Scans outside: outside the distribution of what the probe was fitted on."
+    remark = "Scans outside: outside the distribution of what the probe was fitted on."
     caption = "Every model at new sites (tradeoff.tsv; all metrics are in models.tsv)."
-    table = make_table(caption, rows, columns, note=about_outside)
+    table = make_table(caption, rows, columns, note=remark)
     return section("tradeoff", [table])

@@ -1,4 +1,4 @@
-"""Folder of ``neurocontrast explain``, read: a map or ranking, and the maps of blocks."""
+"""Reading the folder of ``neurocontrast explain``: a brain map, or a ranking of measures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +27,16 @@ _SETTINGS = {
     "shape": "Voxels",
     "seed": "Seed",
 }
-"""Keys that are shown, with their labels."""
+"""Key of ``explain.json`` → label on the page."""
 _REMEDY = "Run 'neurocontrast explain' again."
 
 
 @dataclass(frozen=True)
 class ExplainedBlock:
-    """A block of an encoder's features: its share of the differences in score, and its map.
+    """Part of the differences in score that one group of an encoder's features carries.
 
-    Of regional measures `map_path` is None: the ranking has a column of the block's name.
+    `name` is ``network`` or ``components``. `map_path` is None for an encoder of regional measures,
+    whose ranking has a column of that name.
     """
 
     name: str
@@ -45,7 +46,7 @@ class ExplainedBlock:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Result of ``neurocontrast explain``: ``explain.json``, its map, and the blocks' maps."""
+    """Result of ``neurocontrast explain``: its record, its map, and a map of each feature group."""
 
     record: ExplanationRecord
     map_path: Path
@@ -53,11 +54,11 @@ class Explanation:
 
     @property
     def is_share(self) -> bool:
-        """Whether values are shares of the differences in score; early versions show changes."""
+        """Whether values are shares of the differences in score; early versions wrote changes."""
         return self.record.quantity.startswith("share")
 
     def settings(self) -> list[tuple[str, str]]:
-        """List the settings that are recorded, with their labels."""
+        """List the recorded settings of the explanation with their labels."""
         content = self.record.content()
         shown = []
         for key, label in _SETTINGS.items():
@@ -89,7 +90,7 @@ def read_explanation(folder: Path) -> Explanation | None:
 
 
 def _map_of(block: BlockShare, map_path: Path) -> Path | None:
-    """Return the map of a block beside that of the whole score; None in a ranking of measures."""
+    """Return the path of a feature group's map, checked; None where a table ranks measures."""
     if map_path.suffix == ".tsv":
         return None
     if block.map is None:

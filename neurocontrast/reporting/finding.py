@@ -1,4 +1,4 @@
-"""A finding: one question to an evaluation, with its measurement, its record and its section of the report."""
+"""A finding: one question to an evaluation, with its measurement, record and report section."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.exceptions import one_of
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import KINDS, EvaluationFolder
 
@@ -35,7 +36,7 @@ class Finding:
     kinds : tuple of str
         Kinds of target whose reports have the section.
     last : bool
-        Whether the finding is measured after the others, since it uses what they found.
+        Whether the finding is measured after all others, because it needs their results.
 
     Notes
     -----
@@ -69,7 +70,14 @@ class Finding:
     kinds: tuple[str, ...] = KINDS
     last: bool = False
 
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.kinds).difference(KINDS))
+        if unknown:
+            raise ValueError(
+                f"finding '{self.name}': kinds are among {one_of(KINDS)}, found {one_of(unknown)}."
+            )
+
     def fits(self, files: EvaluationFolder) -> bool:
-        """Return whether the report of an evaluation can have the section."""
+        """Tell whether the section suits an evaluation's kind of samples and kind of target."""
         is_of_samples = not self.of or files.words.kind in self.of
         return is_of_samples and files.kind in self.kinds

@@ -1,4 +1,4 @@
-"""Every finding of an evaluation, and the report that is made of them."""
+"""All findings of an evaluation in the order of the report, and the report's page."""
 
 import os
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def open_folder(
     show_ids: bool = False,
     findings: Sequence[Finding] = FINDINGS,
 ) -> EvaluationFolder:
-    """Read and check an evaluation folder for a report of some findings, whose records are checked too."""
+    """Read and check an evaluation folder, with the records of the findings to be reported."""
     return read_folder(folder, show_ids=show_ids, findings=findings)
 
 
@@ -85,7 +85,7 @@ def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> l
 
 
 def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
-    """Return the report of an evaluation as one HTML page, its sections in this order."""
+    """Return the report of an evaluation as one HTML page of the sections."""
     result = result_prose(files)
     return render(
         sections,

@@ -1,4 +1,4 @@
-"""An evaluation folder, read: every file checked, every wrong cell named."""
+"""Reading an evaluation folder: every file is checked, and a wrong cell is named."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ _REQUIRED = {
     "folds": ("repeat", "fold", "n_train", "n_test"),
     "sites": ("site", "n"),
 }
-"""Tables that every evaluation has, and the columns without which they mean nothing."""
+"""Table of every evaluation → columns that the report cannot do without."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationFolder(ResultTables):
-    """Content of an evaluation folder; tables of findings are read when they are asked for.
+    """Content of an evaluation folder; the table of a finding is read at its first use.
 
     Parameters
     ----------
@@ -53,18 +53,18 @@ class EvaluationFolder(ResultTables):
 
     @property
     def voice(self) -> Voice | None:
-        """Words and texts of samples that are no scans; None for scans."""
+        """Nouns and templates for samples other than scans, such as images; None for scans."""
         return VOICES.find(self.run.preprocessing.kind)
 
     @cached_property
     def names_of_voice(self) -> Mapping[str, object]:
-        """Names that the texts of the voice see beside the evaluation."""
+        """Further variables of templates about samples other than scans; empty for scans."""
         if self.voice is None:
             return {}
         return self.voice.names(self.folder, self._paths())
 
     def _paths(self) -> list[str]:
-        """Return the path of a sample from each table that names paths."""
+        """Return the path of one sample from each table with a column ``path``."""
         paths = []
         for table in (self.table("scans", "path"), self.predictions):
             if table is not None and "path" in table:
@@ -73,30 +73,30 @@ class EvaluationFolder(ResultTables):
 
     @property
     def objective(self) -> ObjectiveRecord:
-        """The loss of pretraining; empty if nothing is recorded."""
+        """Loss of the pretraining run and its settings; empty if none are recorded."""
         return self.summary.objective or ObjectiveRecord()
 
     @property
     def finetuning(self) -> Finetuning:
-        """How a network was trained in every fold; empty where a probe was fitted."""
+        """Settings by which a network was trained in every fold; empty for a probe."""
         return self.summary.finetuning or Finetuning()
 
     @property
     def software(self) -> Environment:
-        """Versions of the programs that ran; empty if nothing is recorded."""
+        """Versions of Python and packages that evaluated; empty if none are recorded."""
         return self.summary.environment or Environment()
 
     @property
     def split(self) -> FixedSplit:
-        """The fixed split; empty with cross-validation."""
+        """The fixed split into training, validation and test; empty with cross-validation."""
         return self.summary.split or FixedSplit()
 
     @property
     def sites_tested(self) -> str:
-        """Origin of the tested scans, seen from the scans that their models were fitted on.
+        """Whether tested scans are of sites in the training folds.
 
-        ``unseen``: all are of sites that were held out; ``known``: none is; ``mixed``: some are, or
-        nobody can tell, as with one test set.
+        ``unseen``: no tested scan is; ``known``: every tested scan is; ``mixed``: some are, or the
+        files do not tell, as with one test set.
         """
         if self.summary.splits == "leave-site-out":
             return "unseen"
@@ -122,17 +122,18 @@ class EvaluationFolder(ResultTables):
 
     @property
     def key(self) -> str:
-        """A secret of this evaluation: the digest of its predictions, which are no part of the report."""
+        """Secret key of pseudonyms: the digest of ``predictions.tsv``, which no report contains."""
         return digest_of_file(self.folder / "predictions.tsv")
 
 
 def read_folder(
     folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Any] = ()
 ) -> EvaluationFolder:
-    """Read and check the folder of an evaluation, with the records of `findings`.
+    """Read and check the folder of an evaluation, including the records of `findings`.
 
-    With `show_ids`, identifiers of participants may appear in the report. ConfigError says what
-    else was given; DataError names a file that is missing, damaged or of another format.
+    With `show_ids`, identifiers of participants may appear in the report. A path that is no
+    evaluation raises ConfigError; a file that is missing, damaged or of another format raises
+    DataError.
     """
     root = Path(folder)
     _check_is_evaluation(root)
@@ -163,7 +164,7 @@ def read_folder(
 
 
 def _check_is_complete(root: Path) -> None:
-    """Refuse a folder without one of the tables that every evaluation has."""
+    """Raise DataError if a table that every evaluation has is missing."""
     missing = []
     for name in _REQUIRED:
         if not (root / f"{name}.tsv").is_file():
@@ -176,13 +177,13 @@ def _check_is_complete(root: Path) -> None:
 
 
 def _read_required(root: Path, name: str, summary: Result, *further: str) -> pd.DataFrame | None:
-    """Read a table that every evaluation has; None without rows."""
+    """Read a table that every evaluation has; None if the table has no rows."""
     columns = (*_REQUIRED[name], *further)
     return read_result_table(root / f"{name}.tsv", columns, kind=summary.kind)
 
 
 def _read_predictions(root: Path, summary: Result) -> pd.DataFrame:
-    """Read the predictions; refuse classes that the result does not have."""
+    """Read the predictions, and raise DataError for a class that ``evaluation.json`` lacks."""
     path = root / "predictions.tsv"
     of_classes: tuple[str, ...] = ()
     further: tuple[str, ...] = ()
@@ -206,18 +207,21 @@ def _check_is_evaluation(root: Path) -> None:
     if (root / FILE).is_file():
         return
     if root.is_file():
-        found = f"got the file '{root}'"
+        reason = f"got the file '{root}'"
         hint = f" Give the folder that holds it: {root.parent}."
     elif not root.is_dir():
-        found = f"and there is no folder '{root}'"
+        reason = f"and there is no folder '{root}'"
         hint = ""
     else:
-        found = f"and '{root}' has no {FILE}"
+        reason = f"and '{root}' has no {FILE}"
         hint = ""
         if (root / "encoder.json").is_file() or (root / "provenance.json").is_file():
-            hint = " It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' first."
+            hint = (
+                " It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' "
+                "first."
+            )
         elif (root / "comparison.json").is_file():
             hint = " It is a comparison, which has its page already: comparison.html."
     raise ConfigError(
-        f"evaluation: must be the folder that 'neurocontrast evaluate' wrote, {found}.{hint}"
+        f"evaluation: must be the folder that 'neurocontrast evaluate' wrote, {reason}.{hint}"
     )

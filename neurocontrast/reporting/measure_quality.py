@@ -33,36 +33,36 @@ from neurocontrast.reporting.texts import fill_paragraphs, section
 from neurocontrast.reporting.wording import SCANS
 
 N_PICTURES = 20
-"""Measures that are drawn: the worst."""
+"""Number of measures that are drawn, the worst first."""
 N_PEOPLE = 1500
-"""Rows of the table of people: a page of more takes long to open."""
+"""Most rows of the table of people: with more, the page takes long to open."""
 UNITS_OF_KINDS = {"thickness": "mm", "volume": "mm³", "area": "mm²"}
-"""Unit of the axis of each kind of measure."""
+"""Kind of regional measure → unit at the axis of its figure."""
 _N_SITES = 10
 _SHADES = (0.5, 1.0, 2.0)
-"""Shifts of a site, in deviations, from which a cell is shaded."""
+"""Absolute shifts of a site's median, in deviations, at which a cell gets the next darker shade."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeasureQuality:
-    """Hold the tables of a page: of people, measures and sites, and values to draw.
+    """Tables of people, measures and sites, and the values to be drawn.
 
     Parameters
     ----------
     people, measures, sites, by_site : DataFrame
-        A row a person, a measure, a site, and a measure at a site, the worst first.
+        One row for each person, measure, site, and measure at a site, the worst first.
     values, is_outside : DataFrame
-        Value of each person's measure, and whether it is outside; in one order of rows.
+        People (rows) × measures: the values, and whether a value is outside the usual range.
     site : Series
-        Site of these rows.
+        Site of each row of `values`.
     usual : DataFrame
-        Columns ``low`` and ``high``: range of each measure, two deviations to each side.
+        Columns ``low`` and ``high``: centre of each measure minus and plus two deviations.
     reference : str
-        With whom people are compared.
+        People who define the usual range, in words.
     n_deviations : float
-        Deviations from which a measure is outside.
+        Distance from the centre, in deviations, from which a value is outside.
     least : int
-        Measures that must be outside for a flag, of a person who has all.
+        Number of measures outside from which a person without gaps is flagged.
     """
 
     people: pd.DataFrame
@@ -95,8 +95,8 @@ def render_measures(
 ) -> str:
     """Return the page of people with regional measures.
 
-    `source` names the table of people, `measured` the measures and their program; `problems` are of
-    no single person.
+    `source` names the table of people, and `measured` the measures with the program that measured
+    them. `problems` are faults of the tables as a whole, not of one person.
     """
     noted = list(zip([*problems, *warnings], itertools.repeat(""), strict=False))
     sections = []
@@ -143,7 +143,7 @@ def render_measures(
 
 
 def _people(quality: MeasureQuality) -> list[Block]:
-    """Return the table of people of whom anything is to be said."""
+    """Return the table of people with a flag, a value outside, a gap or a zero."""
     people = quality.people
     is_said = (people["flagged"] == "yes") | (people["n_outside"] > 0)
     is_said |= (people["n_missing"] > 0) | (people["n_zero"] > 0)
@@ -202,7 +202,7 @@ def _measures(quality: MeasureQuality) -> Block:
 
 
 def _shifts(quality: MeasureQuality) -> Block:
-    """Return the shift of every site in every measure, as shaded numbers."""
+    """Return the shift of every site (columns) in every measure (rows) as shaded numbers."""
     shifts = quality.by_site.pivot(index="measure", columns="site", values="shift")
     order = shifts.reindex(quality.measures["measure"])
     furthest = order.abs().max(axis=1).fillna(0).sort_values(ascending=False, kind="stable")
@@ -219,7 +219,7 @@ def _shifts(quality: MeasureQuality) -> Block:
 
 
 def _shaded(value: float) -> tuple[str, str]:
-    """Return a shift as text, and the class of its shade."""
+    """Return a shift as text, and the CSS class of its shade."""
     if np.isnan(value):
         return "", ""
     strength = int(np.searchsorted(_SHADES, abs(value), side="right"))
@@ -238,7 +238,7 @@ def _pictures(quality: MeasureQuality) -> list[Picture]:
 
 @styled
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
-    """Draw a measure at the sites that are furthest away, and the people who are outside."""
+    """Draw a measure at the ten most unusual sites: quantiles, and people outside as crosses."""
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
     filled = of_measure[of_measure["n"] > 0]
     weight = filled["n_outside"] + filled["shift"].abs().fillna(0)
@@ -276,7 +276,7 @@ def _titled(quality: MeasureQuality, measure: str) -> str:
 
 
 def _told(measure: str, drawn: pd.DataFrame) -> str:
-    """Return the numbers of a picture as its alternative text."""
+    """Return the alternative text of a measure's picture, with the numbers of each site."""
     sentences = []
     for site, row in drawn.iterrows():
         sentences.append(f"{site}: median {row['q50']:.4g}, {int(row['n_outside'])} outside")

@@ -1,4 +1,4 @@
-"""Names of the parts of an evaluation in running text: its encoder, pretraining, folds and probe."""
+"""Names in running text of an evaluation's encoder, pretraining, folds and probe."""
 
 from collections.abc import Mapping, Sequence
 
@@ -37,7 +37,7 @@ _PROBES = {
 }
 _COLUMNS = {"tiv": "head size (TIV)"}
 _MOST_NAMED = 6
-"""Classes up to which a title names each."""
+"""Most classes that a title lists by name; of more, a title gives the number."""
 
 
 def quoted(name: object) -> str:
@@ -47,23 +47,23 @@ def quoted(name: object) -> str:
 
 def name_target(files: EvaluationFolder) -> str:
     """Name the prediction: the target, and the classes if there are few."""
-    text = f"Predicting {files.target}"
+    title = f"Predicting {files.target}"
     if files.kind == "binary":
-        return f"{text}: {quoted(files.positive)} against {quoted(files.negative)}"
+        return f"{title}: {quoted(files.positive)} against {quoted(files.negative)}"
     if len(files.classes) > _MOST_NAMED:
-        return f"{text}: {len(files.classes)} classes"
+        return f"{title}: {len(files.classes)} classes"
     if files.classes:
-        return f"{text}: {join_words(list(map(quoted, files.classes)))}"
-    return text
+        return f"{title}: {join_words(list(map(quoted, files.classes)))}"
+    return title
 
 
 def name_column(column: str) -> str:
-    """Name a column of the table."""
+    """Name a column of the cohort table in running text: "head size (TIV)" for ``tiv``."""
     return _COLUMNS.get(column, column)
 
 
 def name_covariates(columns: Sequence[str]) -> str:
-    """List the covariates of the baseline."""
+    """List the columns that the baseline of covariates reads."""
     return join_words(list(map(name_column, columns))) or "the covariates"
 
 
@@ -86,11 +86,11 @@ def name_objective(objective: ObjectiveRecord) -> str:
     if not objective.loss:
         return "not recorded"
     if objective.objectives is not None:
-        parts = []
-        for key, part in objective.objectives.items():
+        terms = []
+        for key, loss in objective.objectives.items():
             weight = value_text(objective.weights.get(key, 1))
-            parts.append(f"{weight} × ({name_objective(part)})")
-        return f"sum of {join_words(parts)}"
+            terms.append(f"{weight} × ({name_objective(loss)})")
+        return f"sum of {join_words(terms)}"
     return f"{objective.title or objective.loss}{_name_metadata(objective)}"
 
 
@@ -98,10 +98,10 @@ def _name_metadata(objective: ObjectiveRecord) -> str:
     if objective.loss == "none":
         return ""
     if objective.kernel:
-        text = f", kernel on {name_kernel(objective.kernel)}"
+        kernels = f", kernel on {name_kernel(objective.kernel)}"
         if objective.negatives:
-            text += f", negatives weighted by {name_kernel(objective.negatives)}"
-        return text
+            kernels += f", negatives weighted by {name_kernel(objective.negatives)}"
+        return kernels
     if objective.column:
         return f" of {objective.column}"
     groups = objective.label or objective.cluster
@@ -111,12 +111,12 @@ def _name_metadata(objective: ObjectiveRecord) -> str:
 
 
 def name_runs(kind: MemberKind) -> str:
-    """List the runs that the members of a kind come from, in quotes."""
+    """List in quotes the runs that trained the ensemble's members of one kind."""
     return join_words(list(map(quoted, kind.runs)))
 
 
 def name_pretraining(run: RunDescription, objective: ObjectiveRecord) -> str:
-    """Name the loss of a run, or of each joined encoder, or of each kind of member."""
+    """Name the pretraining loss of a run, of each joined encoder, or of each kind of member."""
     losses = []
     named = []
     for name, block in run.blocks.items():
@@ -137,23 +137,23 @@ def name_pretraining(run: RunDescription, objective: ObjectiveRecord) -> str:
 
 
 def name_architecture(words: Words, encoder: EncoderDescription) -> str:
-    """Name a network, or the linear model of voxels or measures."""
+    """Name an encoder's network, or its linear model of voxels or regional measures."""
     name = encoder.architecture
     samples = "voxels"
     if encoder.preprocessing.kind == "measures":
         samples = "regional measures"
-    text = name or "encoder not recorded"
+    architecture = name or "encoder not recorded"
     if name in _LINEAR:
-        text = _LINEAR[name] + samples
+        architecture = _LINEAR[name] + samples
     elif name in _ENCODERS:
-        text = _ENCODERS[name] + words.network
+        architecture = _ENCODERS[name] + words.network
     if encoder.encoder is not None and encoder.encoder.stem and "resnet" in name:
-        text += f", stem {encoder.encoder.stem}"
-    return text
+        architecture += f", stem {encoder.encoder.stem}"
+    return architecture
 
 
 def name_encoder(files: EvaluationFolder) -> str:
-    """Name the encoder with its number of features, or each of several."""
+    """Name the encoder with its number of features, or each of several joined encoders."""
     run = files.run
     if run.blocks:
         blocks = []
@@ -187,7 +187,7 @@ def _name_kind(words: Words, kind: MemberKind, *, of_head: bool) -> str:
 
 
 def name_splits(files: EvaluationFolder) -> str:
-    """Say how the folds were made; of a fixed split, the sizes of its parts."""
+    """Say how scans were split into folds; of a fixed split, the sizes of training and test."""
     s = files.summary
     if files.fixed:
         parts = []
@@ -199,15 +199,15 @@ def name_splits(files: EvaluationFolder) -> str:
 
 
 def name_folds(n_folds: int | None, n_repeats: int | None) -> str:
-    """Write the number of folds and repeats."""
-    text = f"{n_folds or '?'} folds"
+    """Write the number of folds and repeats: "5 folds × 10 repeats"."""
+    folds = f"{n_folds or '?'} folds"
     if (n_repeats or 1) > 1:
-        text += f" × {n_repeats} repeats"
-    return text
+        folds += f" × {n_repeats} repeats"
+    return folds
 
 
 def name_design(splits: str, splitter: str | None, n_sites: int | None) -> str:
-    """Say by which rule folds were made."""
+    """Say by which rule scans were assigned to folds."""
     if splits == "custom":
         return f"made by {splitter}"
     if splits != "stratified":
@@ -229,7 +229,7 @@ def name_probe(files: EvaluationFolder) -> str:
 
 
 def name_estimator(files: EvaluationFolder, model: str) -> str:
-    """Name the estimator of another model; empty where an earlier version did not write any."""
+    """Name the estimator of a model by its key; empty where the evaluation recorded none."""
     estimator = files.summary.estimators.get(model)
     if estimator is None:
         return ""
@@ -238,7 +238,7 @@ def name_estimator(files: EvaluationFolder, model: str) -> str:
 
 
 def say_overlap(who: str, compared: Sequence[str] | None) -> str:
-    """Say how tested people were looked for in pretraining, where nobody was found."""
+    """Say by which means pretraining was searched for tested people, of whom none was found."""
     if "contents" in (compared or ()):
         return (
             f"{who} had been in the pretraining cohort, by identifiers and by the content of what "
@@ -251,7 +251,7 @@ def say_overlap(who: str, compared: Sequence[str] | None) -> str:
 
 
 def name_threshold(files: ResultTables) -> str:
-    """Say by which rule a scan was given to a class."""
+    """Say by which rule scores were turned into predicted classes."""
     rule = files.summary.threshold.rule
     values = [value for value in files.summary.threshold.values if value is not None]
     if files.kind != "binary":
@@ -271,7 +271,7 @@ def name_threshold(files: ResultTables) -> str:
 
 
 def list_settings(settings: Mapping[str, object], leave: Sequence[str] = ()) -> str:
-    """List settings by name; millimetres are a unit of the value."""
+    """List settings that are switched on, with their units: "patch 24 mm" for ``patch_mm``."""
     listed = []
     for key, value in settings.items():
         if value in (None, 0, "none", False) or key in leave:

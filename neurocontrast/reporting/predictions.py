@@ -1,4 +1,7 @@
-"""Predictions of the tested scans, of each repeat or averaged over repeats."""
+"""Predictions of the tested scans, for each repeat or averaged over repeats."""
+
+from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +11,7 @@ from neurocontrast.reporting.result_tables import ResultTables
 
 
 def tested_rows(files: ResultTables) -> pd.DataFrame:
-    """Return the predictions of the scans that were tested: one row a scan and repeat."""
+    """Return the rows of predictions that have a score: one row for each scan and repeat."""
     scores = [name for name in files.predictions.columns if _is_score(name)]
     return files.predictions.dropna(subset=scores, how="all").reset_index(drop=True)
 
@@ -18,7 +21,7 @@ def _is_score(column: object) -> bool:
 
 
 def class_scores(files: ResultTables, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Return the probability of each class (columns) for each row."""
+    """Return the predicted probability of each class (columns) for each row of predictions."""
     if files.kind == "binary":
         positive = rows["y_score"].to_numpy(dtype=float)
         return np.column_stack(
@@ -28,13 +31,18 @@ def class_scores(files: ResultTables, rows: pd.DataFrame) -> npt.NDArray[np.floa
 
 
 def pool_repeats(files: ResultTables) -> pd.DataFrame:
-    """Return a row a scan: scores averaged over repeats, and the most frequent predicted class."""
+    """Return one row for each scan: its mean score over repeats, and its most frequent class."""
     table = tested_rows(files)
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table
     keys = [name for name in ("participant_id", "session") if name in table]
-    how = {
-        name: "mean" if _is_score(name) else "first" for name in table.columns if name not in keys
-    }
-    most: dict = {"y_pred": lambda given: given.mode().iat[0]} if "y_pred" in how else {}
-    return table.groupby(keys, sort=False, dropna=False).agg(how | most).reset_index()
+    how: dict[Hashable, Any] = {}
+    for name in table.columns.drop(keys):
+        how[name] = "mean" if _is_score(name) else "first"
+    if "y_pred" in how:
+        how["y_pred"] = _most_frequent
+    return table.groupby(keys, sort=False, dropna=False).agg(how).reset_index()
+
+
+def _most_frequent(classes: pd.Series) -> object:
+    return classes.mode().iat[0]

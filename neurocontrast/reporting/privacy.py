@@ -1,4 +1,4 @@
-"""Hide people on a page: pseudonyms, rough ages, and messages without identifiers."""
+"""Privacy of people on a page: pseudonyms, rough ages, and messages without identifiers."""
 
 import hmac
 import re
@@ -6,22 +6,24 @@ import re
 import pandas as pd
 
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.wording import (
-    shorten_paths,
-)
+from neurocontrast.reporting.wording import shorten_paths
 
 OLDEST_SHOWN = 89
-"""Ages from this on are shown as "89+": with a site, an older age can name a person."""
+"""Age from which ages are shown as "89+": with a site, an older age can identify a person."""
 
 
 def rough_ages(ages: pd.Series) -> pd.Series:
-    """Return ages as texts that name nobody: whole years, and "89+"; None for a missing one."""
+    """Return ages as texts that identify nobody: whole years up to "89+"; None if missing."""
     texts = ages.map(lambda age: f"{OLDEST_SHOWN}+" if age >= OLDEST_SHOWN else f"{age:.0f}")
     return texts.astype(object).where(ages.notna(), None)
 
 
 def name_scans(files: EvaluationFolder, rows: pd.DataFrame) -> list[str]:
-    """Return identifiers of scans, or pseudonyms that only who has the evaluation's files can trace back."""
+    """Return identifiers of scans, or pseudonyms if `show_ids` is off.
+
+    A pseudonym is keyed by the digest of the predictions: without the evaluation's folder nobody
+    can compute which identifier has which pseudonym.
+    """
     names = rows.get("participant_id", pd.Series(rows.index.astype(str), index=rows.index)).fillna(
         ""
     )
@@ -37,22 +39,22 @@ def name_scans(files: EvaluationFolder, rows: pd.DataFrame) -> list[str]:
 
 
 _OF_PEOPLE = ("external_predictions", "outlyingness", "external_outlyingness", "splits")
-"""Tables that name people besides the predictions."""
+"""Tables with identifiers of people, besides the predictions."""
 
 
 _LISTING = re.compile(r"duplicate|shared_subjects|voxels_left_out")
-"""Codes of warnings that list people."""
+"""Beginnings of the codes of warnings whose messages list people."""
 
 
-def hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
-    """Replace identifiers of participants and folders in a message, unless they may appear.
+def hide_ids(message: str, files: EvaluationFolder, code: str) -> str:
+    """Replace participants' identifiers in a warning's message by "[id]" if `show_ids` is off.
 
-    Identifiers made of digits alone look like counts, so they are looked for only in warnings that
-    list people.
+    Folders of paths are always left out. Identifiers made of digits alone look like counts: they
+    are replaced only in warnings that list people, which the `code` tells.
     """
-    text = shorten_paths(text)
+    message = shorten_paths(message)
     if files.show_ids:
-        return text
+        return message
     names = {
         str(name)
         for table in (files.predictions, *map(files.table, _OF_PEOPLE))
@@ -63,11 +65,11 @@ def hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
     if not _LISTING.search(code):
         names = {name for name in names if not name.isdigit() and len(name) > 2}
     if not names:
-        return text
+        return message
     longest_first = sorted(names, key=len, reverse=True)
     pattern = (
         r"(?<![\w-])(?<!of )(?:"
         + "|".join(re.escape(name) for name in longest_first)
         + r")(?![^\W_]|-| of )"
     )
-    return re.sub(pattern, "[id]", text)
+    return re.sub(pattern, "[id]", message)

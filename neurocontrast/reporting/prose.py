@@ -1,4 +1,4 @@
-"""Verdicts of reports: each a function of numbers, and its sentence."""
+"""Verdicts such as "better" from differences and intervals, and the sentences that say them."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,16 +8,23 @@ import pandas as pd
 from neurocontrast.reporting.wording import DASH, interval_text, number_text
 
 Verdict = Literal["worse", "unknown", "open", "better"]
-"""How a model does beside another by the interval of their difference; unknown without one."""
+"""Verdict on a model against a second one, by the interval of their difference.
+
+``open`` if the interval holds zero, ``unknown`` without interval.
+"""
 OfGuess = Literal["better", "worse", "no better", "not shown"]
-"""How a model does beside a guess; not shown where it is better by its value alone."""
+"""Verdict on a model against a constant guess.
+
+``not shown`` if the value is better and the interval of the difference holds zero.
+"""
 OfChance = Literal["above", "below", "open"]
+"""Verdict on a metric against chance: ``open`` if the interval holds the level of chance."""
 Interval = Sequence[float] | None
 
 SIGNIFICANT = 0.05
-"""A difference is called one by a test below this p-value."""
+"""Significance level: a test with a smaller p-value shows a difference."""
 NOTABLE_OUTSIDE = 0.3
-"""Share of a map outside the brain from which a reader is warned."""
+"""Share of a map's values outside the brain from which the report warns."""
 
 
 def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
@@ -34,7 +41,7 @@ def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
 
 
 def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) -> str:
-    """Say whether the scan adds to the covariates; another estimator of theirs is named."""
+    """Say whether the scan adds to the covariates, and warn if estimators differ."""
     if verdict == "unknown":
         return (
             "No interval of the difference was computed, so whether the scan adds to "
@@ -48,22 +55,22 @@ def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) ->
         "open": f"Whether the scan adds anything to {covariates} is not settled by these data: "
         "the difference may well be zero.",
     }
-    text = texts[verdict]
+    sentence = texts[verdict]
     if not same_estimator:
-        text += (
+        sentence += (
             " The covariates do not have the embedding's estimator, which does not fit them: the "
             "difference is of two estimators as well."
         )
-    return text
+    return sentence
 
 
 def judge_guess(
     gain: float | None, low: float | None, high: float | None, *, higher_is_better: bool
 ) -> OfGuess | None:
-    """Tell how a model does beside a guess by their paired difference; None without any.
+    """Judge a model against a constant guess by their paired difference; None without one.
 
-    An interval that reaches zero, or none, shows nothing: then the value decides between ``not
-    shown`` and ``no better``.
+    `gain` is the model's value minus the guess's, from `low` to `high`. Where the interval is
+    missing or holds zero, the sign of `gain` decides between ``not shown`` and ``no better``.
     """
     if gain is None:
         return None
@@ -78,7 +85,7 @@ def judge_guess(
 
 
 def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
-    """Continue a sentence about an unseen site by how a constant guess does there."""
+    """Continue a sentence about an unseen site by comparing the value with a constant guess."""
     if verdict is None:
         return "; a constant guess was not compared"
     constant = f"the constant guess ({number_text(guess, digits=2)})"
@@ -92,7 +99,7 @@ def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
 
 
 def judge_chance(value: float, low: float | None, high: float | None, *, chance: float) -> OfChance:
-    """Tell whether the interval of a value lies above chance or below; open without an interval."""
+    """Judge whether a metric's interval lies above or below chance; open without an interval."""
     has_interval = interval_text((low, high)) != DASH
     if low is None or high is None or not has_interval or low <= chance <= high:
         return "open"
@@ -102,7 +109,7 @@ def judge_chance(value: float, low: float | None, high: float | None, *, chance:
 
 
 def say_chance(verdict: OfChance, chance: float) -> str:
-    """Say how the value at unseen sites compares with chance."""
+    """Say whether the metric at unseen sites is above chance."""
     level = number_text(chance, digits=2)
     if verdict == "open":
         return f"That it is better than chance ({level}) there is not shown by these data."
@@ -110,16 +117,16 @@ def say_chance(verdict: OfChance, chance: float) -> str:
 
 
 def is_open_ratio(low: float | None, high: float | None) -> bool:
-    """Tell whether the interval of a ratio holds 1, so that a change is not settled."""
+    """Tell whether the interval of a ratio holds 1, so that no change is shown."""
     has_interval = interval_text((low, high)) != DASH
     return low is not None and high is not None and has_interval and low <= 1 <= high
 
 
 def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str) -> str:
-    """Say how a model of a comparison differs from the reference.
+    """Say how a compared model differs from the reference model.
 
-    Better or worse takes both the interval and, where there is one, the `test`. `row` has
-    ``difference``, ``low``, ``high`` and ``p_adjusted``, NaN where absent.
+    The model is called better or worse only if the interval and, where there is one, the `test`
+    both show so. `row` has ``difference``, ``low``, ``high`` and ``p_adjusted``, NaN where absent.
     """
     if row["difference"] and pd.isna(row["low"]):
         return "differs by an amount that has no interval"
@@ -135,10 +142,10 @@ def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str
 
 def say_outside_brain(share: float) -> str:
     """Say how much of a map lies outside the brain, and warn of a large share."""
-    text = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
+    sentence = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
     if share < NOTABLE_OUTSIDE:
-        return text
+        return sentence
     return (
-        f"{text} A model that looks there may use the skull, the edge of the image or how it was "
-        "registered; or the map is noise, as it is where the model predicts nothing."
+        f"{sentence} A model that looks there may use the skull, the edge of the image or how it "
+        "was registered; or the map is noise, as it is where the model predicts nothing."
     )

@@ -1,21 +1,21 @@
-"""The result in sentences: for the head of the page, in plain words, and for a methods reviewer."""
+"""Result of an evaluation in sentences: in short, in plain words, and for a methods reviewer."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from neurocontrast.documents.figures import Increment, Metric
-from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.naming import name_covariates, name_probe, name_splits
-from neurocontrast.reporting.prose import judge_difference, say_increment
-from neurocontrast.reporting.rivals import (
-    Rival,
-    rivals,
+from neurocontrast.reporting.baselines import (
+    MeasuredBaseline,
+    list_baselines,
+    say_baselines,
     say_estimators,
-    say_rivals,
     say_weights,
     strongest,
 )
+from neurocontrast.reporting.folder import EvaluationFolder
+from neurocontrast.reporting.naming import name_covariates, name_probe, name_splits
+from neurocontrast.reporting.prose import judge_difference, say_increment
 from neurocontrast.reporting.texts import (
     count_texts,
     counted,
@@ -49,7 +49,7 @@ class ResultProse(Protocol):
         """Say the whole result with the details that a reviewer asks for first."""
 
     def data(self) -> str:
-        """Say how much was evaluated."""
+        """Say how many samples were evaluated."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,17 @@ class ScanResult:
 
     @property
     def named(self) -> Named:
-        """Names of the metric."""
+        """Names, limits and meaning of the metric."""
         return describe_metric(self.key or "", self.files.words)
 
     @property
     def value(self) -> float | None:
-        """Value of the embedding."""
+        """Value of the metric that the embedding reaches; None if undefined."""
         return point_estimate(self.metric)
 
     @property
-    def baseline(self) -> float | None:
-        """Value of the covariates alone; None without covariates."""
+    def value_of_covariates(self) -> float | None:
+        """Value of the metric that covariates alone reach; None without covariates."""
         s = self.files.summary
         if not s.baseline_covariates:
             return None
@@ -84,13 +84,13 @@ class ScanResult:
 
     @property
     def covariates(self) -> str:
-        """Covariates of the baseline, listed."""
+        """Names of the covariates in running text: "age and sex"."""
         return name_covariates(self.files.summary.baseline_covariates)
 
     @cached_property
-    def rivals(self) -> list[Rival]:
-        """Further models beside the embedding."""
-        return rivals(self.files.summary)
+    def baselines(self) -> list[MeasuredBaseline]:
+        """Models that the embedding is tested against, covariates apart."""
+        return list_baselines(self.files.summary)
 
     def data(self) -> str:
         """Say how many scans, subjects and sites were evaluated."""
@@ -102,32 +102,33 @@ class ScanResult:
         if value is None:
             return f"{_NO_FIGURE}."
         files = self.files
-        text = f"{self.named.label} of {files.target}: {number_text(value, digits=2)}"
+        sentence = f"{self.named.label} of {files.target}: {number_text(value, digits=2)}"
         alone = None
         if self.key == "auc" and files.kind == "binary":
-            text = (
+            sentence = (
                 f"Of 100 pairs of a “{files.positive}” and a “{files.negative}” scan, the model "
                 f"puts {value * 100:.0f} in the right order"
             )
             alone = ""
         elif self.key == "balanced_accuracy":
-            text = (
+            sentence = (
                 f"The model gives {value * 100:.0f} of 100 scans the right class, every class "
                 "counting the same"
             )
             alone = ""
         elif self.key == "mae":
-            text = (
+            sentence = (
                 f"The model misses {files.target} by {self._amount(value)}{self._unit} on average"
             )
             alone = "by "
-        if alone is not None and self.baseline is not None:
-            text += f", and {self.covariates} alone {alone}{self._amount(self.baseline)}"
-        for rival in strongest(self.rivals, self.key or ""):
+        if alone is not None and self.value_of_covariates is not None:
+            reached = self._amount(self.value_of_covariates)
+            sentence += f", and {self.covariates} alone {alone}{reached}"
+        for baseline in strongest(self.baselines, self.key or ""):
             by = "by " if self.key == "mae" else ""
-            amount = self._amount(rival.value(self.key or ""))
-            text += f"; {rival.named}{rival.without} {by}{amount}"
-        return one_line(f"{text}{self._where()}")
+            amount = self._amount(baseline.value(self.key or ""))
+            sentence += f"; {baseline.named}{baseline.without} {by}{amount}"
+        return one_line(f"{sentence}{self._where()}")
 
     def _where(self) -> str:
         n_sites = self.files.summary.n.sites
@@ -146,11 +147,11 @@ class ScanResult:
         return ""
 
     def _amount(self, value: float | None) -> str:
-        """Write a value as the sentence of the metric needs."""
+        """Write a value of the metric for a sentence, such as "71" (of 100 scans) for 0.71."""
         if value is None:
             return DASH
         if self.key == "mae":
-            return number_text(value, digits=1 if abs(value) >= 1 else 3)
+            return number_text(value, digits=_digits_of_error(value))
         if self.key in ("auc", "balanced_accuracy"):
             return f"{value * 100:.0f}"
         return number_text(value, digits=2)
@@ -165,59 +166,61 @@ class ScanResult:
         if s.simulated:
             simulated = "The data are simulated: this says nothing about patients."
         sentences = [
-            *self._plain_values(value),
+            self._say_value(value),
+            self._say_value_of_covariates(value),
             self.increment(),
-            say_rivals(s, self.key or ""),
+            say_baselines(s, self.key or ""),
             say_weights(s),
             say_estimators(s),
             simulated,
         ]
         return one_line(" ".join(sentences))
 
-    def _plain_values(self, value: float) -> list[str]:
-        """Say the metric that the embedding reaches, and the metric that covariates alone reach."""
+    def _say_value(self, value: float) -> str:
+        """Say in plain words which value of the metric the embedding reaches."""
         files = self.files
-        knowing = f"Knowing only {self.covariates}, and not the scan"
-        baseline = self.baseline
         if self.key == "auc" and files.kind == "binary":
-            sentences = [
+            return (
                 f"Take one scan labelled “{files.positive}” and one labelled “{files.negative}” at "
                 "random: the model gives the higher score to the right one in "
-                f"{value * 100:.0f} of 100 such pairs{self._within(100, 0)}; guessing would give 50."
-            ]
-            if baseline is not None:
-                sentences.append(f"{knowing}, gives {baseline * 100:.0f}.")
-            return sentences
+                f"{value * 100:.0f} of 100 such pairs{self._within(100, 0)}; guessing would give "
+                "50."
+            )
         if self.key == "balanced_accuracy":
             guess = ""
             if files.classes:
                 guess = f"; guessing would give {100 / len(files.classes):.0f}"
-            sentences = [
+            return (
                 f"With every class counting the same, {value * 100:.0f} of 100 scans are given the "
                 f"right class of {files.target}{self._within(100, 0)}{guess}."
-            ]
-            if baseline is not None:
-                sentences.append(f"{knowing}, gives {baseline * 100:.0f}.")
-            return sentences
+            )
         if self.key == "mae":
-            digits = 1 if abs(value) >= 1 else 3
-            sentences = [
+            digits = _digits_of_error(value)
+            return (
                 f"The predicted {files.target} misses the true one by "
                 f"{number_text(value, digits=digits)}{self._unit} on average"
                 f"{self._within(1, digits)}."
-            ]
-            if baseline is not None:
-                miss = number_text(baseline, digits=digits)
-                sentences.append(f"{knowing}, the miss is {miss}{self._unit}.")
-            return sentences
-        sentences = [
+            )
+        return (
             f"{self.named.label} of {files.target}: {number_text(value, digits=2)}"
             f"{self._within(1, 2)}."
-        ]
-        if baseline is not None:
-            alone = number_text(baseline, digits=2)
-            sentences.append(f"With {self.covariates} alone: {alone}.")
-        return sentences
+        )
+
+    def _say_value_of_covariates(self, value: float) -> str:
+        """Say in plain words which value the covariates alone reach; empty without covariates.
+
+        The number of decimals is that of the embedding's `value`.
+        """
+        alone = self.value_of_covariates
+        if alone is None:
+            return ""
+        knowing = f"Knowing only {self.covariates}, and not the scan"
+        if self.key == "balanced_accuracy" or (self.key == "auc" and self.files.kind == "binary"):
+            return f"{knowing}, gives {alone * 100:.0f}."
+        if self.key == "mae":
+            miss = number_text(alone, digits=_digits_of_error(value))
+            return f"{knowing}, the miss is {miss}{self._unit}."
+        return f"With {self.covariates} alone: {number_text(alone, digits=2)}."
 
     def _within(self, scale: float, digits: int) -> str:
         interval = self.metric.interval
@@ -243,8 +246,8 @@ class ScanResult:
         if self.key is None:
             return one_line(f"{opening} No metric was defined.")
         figures = f"{self._pooled()}{self._over_folds()}{self._beside_covariates()}"
-        for rival in self.rivals:
-            figures += self._beside_rival(rival)
+        for baseline in self.baselines:
+            figures += self._beside_baseline(baseline)
         return one_line(f"{opening} {figures}. {say_weights(s)} {say_estimators(s)}")
 
     def _fitting(self) -> str:
@@ -269,13 +272,13 @@ class ScanResult:
         name = f"Pooled out-of-fold {self.named.name}"
         if self.files.fixed:
             name = f"{capitalise(self.named.name)} of the test scans"
-        text = f"{name} {number_text(self.value)}"
+        pooled = f"{name} {number_text(self.value)}"
         if not self.metric.interval:
-            return text
+            return pooled
         of_units = f" over {s.bootstrap.unit}s" if s.bootstrap.unit else ""
         draws = f", {s.bootstrap.n:,} draws" if s.bootstrap.n else ""
         ends = interval_text(self.metric.interval)
-        return f"{text} ({self.files.percent} bootstrap{of_units}{draws}: {ends})"
+        return f"{pooled} ({self.files.percent} bootstrap{of_units}{draws}: {ends})"
 
     def _over_folds(self) -> str:
         metric = self.metric
@@ -289,14 +292,15 @@ class ScanResult:
 
     def _beside_covariates(self) -> str:
         s = self.files.summary
-        text = ""
-        if self.baseline is not None:
-            text = f"; covariates alone ({self.covariates}) {number_text(self.baseline)}"
+        figures = ""
+        alone = self.value_of_covariates
+        if alone is not None:
+            figures = f"; covariates alone ({self.covariates}) {number_text(alone)}"
         if s.baseline_covariates:
             change = _change_text(s.increment.get(self.key or "", Increment()))
             if change:
-                text += f"; difference {change}"
-        return text + self._permuted()
+                figures += f"; difference {change}"
+        return figures + self._permuted()
 
     def _permuted(self) -> str:
         test = permutation_result(self.files, self.key)
@@ -308,24 +312,30 @@ class ScanResult:
             f"permutations{within} as good)"
         )
 
-    def _beside_rival(self, rival: Rival) -> str:
+    def _beside_baseline(self, baseline: MeasuredBaseline) -> str:
         key = self.key or ""
-        if key not in rival.metrics:
+        if key not in baseline.metrics:
             return ""
-        beside = rival.increment.get(key, Increment())
-        text = f"; {rival.named} {number_text(point_estimate(rival.metrics[key]))}"
-        change = _change_text(beside)
+        increment = baseline.increment.get(key, Increment())
+        figures = f"; {baseline.named} {number_text(point_estimate(baseline.metrics[key]))}"
+        change = _change_text(increment)
         if change:
-            text += f", difference {change}"
-        if beside.p_value is not None:
-            text += f", corrected resampled t-test over folds p = {beside.p_value:.3g}"
-            if beside.p_adjusted is not None:
-                text += f" ({beside.p_adjusted:.3g} by Holm, for {len(self.rivals)} models)"
-        return text
+            figures += f", difference {change}"
+        if increment.p_value is not None:
+            figures += f", corrected resampled t-test over folds p = {increment.p_value:.3g}"
+            if increment.p_adjusted is not None:
+                n_models = len(self.baselines)
+                figures += f" ({increment.p_adjusted:.3g} by Holm, for {n_models} models)"
+        return figures
+
+
+def _digits_of_error(value: float) -> int:
+    """Return with how many decimals an error, such as a mean absolute error, is written."""
+    return 1 if abs(value) >= 1 else 3
 
 
 def _same_estimator(files: EvaluationFolder) -> bool:
-    """Tell whether embedding and covariates have estimators of one name, as far as was written."""
+    """Tell whether embedding and covariates have the same estimator, as far as recorded."""
     estimators = files.summary.estimators
     if files.summary.finetuning or not {"embedding", "baseline"} <= set(estimators):
         return True
@@ -333,14 +343,14 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 
 
 def result_prose(files: EvaluationFolder) -> ResultProse:
-    """Return the sentences about the headline metric, for scans or in another voice."""
+    """Return the sentences about the headline metric, in nouns that fit the samples."""
     if files.voice is None:
         return ScanResult(files, files.headline)
     return VoicedResult(files, files.headline)
 
 
 def _change_text(change: Increment) -> str:
-    """Write a difference with its interval; empty without any."""
+    """Write a difference with its interval; empty without a difference."""
     if change.difference is None:
         return ""
     ends = interval_text(change.interval, signed=True)

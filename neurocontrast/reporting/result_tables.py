@@ -1,4 +1,4 @@
-"""A result with the tables of its samples: of an evaluation, or of its external test."""
+"""Result of an evaluation or of its external test, with the tables beside the record."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from neurocontrast.reporting.wording import SCANS, Words
 
 REMEDY = "Run 'neurocontrast evaluate' again."
 TEMPLATES = resources.files("neurocontrast.reporting") / "templates"
-"""Texts of the report, and the words and titles in it."""
+"""Templates of the report's texts, and YAML files with names of metrics and titles."""
 _LEVEL = 0.95
-"""Level of intervals in evaluations that do not record it."""
+"""Confidence level of evaluations that record none."""
 _LABELS = frozenset(("y_true", "target"))
-"""Columns of classes; numbers where the target is continuous."""
+"""Columns of the target's values: text for classes, numbers for a continuous target."""
 _TEXT = _LABELS | frozenset(
     (
         "participant_id",
@@ -50,13 +50,13 @@ _TEXT = _LABELS | frozenset(
         "split",
     )
 )
-"""Columns of text, in whichever table; a finding says which further ones its table has."""
+"""Columns that hold text, not numbers, in every table of an evaluation."""
 _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
-"""Tables that may hold further columns of any kind."""
+"""Tables whose further columns may hold text or numbers."""
 
 
 def words_of(run: RunDescription) -> Words:
-    """Return the nouns for the samples of a run, by its preprocessing; scans by default."""
+    """Return the nouns for a run's samples, such as images; scans unless a kind is registered."""
     voice = VOICES.find(run.preprocessing.kind)
     if voice is None:
         return SCANS
@@ -64,7 +64,7 @@ def words_of(run: RunDescription) -> Words:
 
 
 class Results:
-    """Metrics of an evaluation or a comparison, with their names."""
+    """Metrics of an evaluation or a comparison: their order, names and levels of chance."""
 
     @property
     def leading(self: Any) -> list[str]:
@@ -73,26 +73,26 @@ class Results:
 
     @property
     def headline(self) -> str | None:
-        """The metric that the page leads with, or None without any metric."""
+        """Metric in the first sentence of the page; None without metrics."""
         return next(iter(self.leading), None)
 
     @property
     def percent(self: Any) -> str:
-        """Share that intervals hold, in per cent: "97.5%"."""
+        """Confidence level of the intervals in per cent: "97.5%"."""
         return wording.level_text(self.level)
 
     def describe(self: Any, metric: str) -> wording.Named:
-        """Return how a metric is called."""
+        """Return names, limits and meaning of a metric."""
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value that guessing reaches; None for a value that depends on the cohort."""
+        """Return a metric's value for guessing; None where the value depends on the cohort."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTables(Results):
-    """A result with its tables, from which the same figures are drawn for an external test.
+    """Record and tables of an evaluation, or of its external test.
 
     Parameters
     ----------
@@ -105,11 +105,11 @@ class ResultTables(Results):
     show_ids : bool
         Whether identifiers may appear in the report.
     prefix : str
-        Begins the names of files and figures, such as ``external_``.
+        Beginning of the names of tables and figures: ``external_`` for an external test.
     opening : str
-        Sentence that begins captions and alternative texts, and the blank after the sentence.
+        First sentence of captions and alternative texts, with a blank behind.
     tables : dict
-        Tables that were read, by the name of the file without ``.tsv``.
+        Tables that have been read, by the name of the file without ``.tsv``.
     """
 
     folder: Path
@@ -146,17 +146,17 @@ class ResultTables(Results):
 
     @property
     def run(self) -> RunDescription:
-        """The pretraining run as the embeddings describe the run; empty without a description."""
+        """Description of the pretraining run as in the embeddings; empty if none is recorded."""
         return self.summary.run or RunDescription()
 
     @property
     def words(self) -> Words:
-        """Nouns for the samples: scans, or images."""
+        """Nouns for the samples, such as scans or images."""
         return words_of(self.run)
 
     @property
     def fixed(self) -> bool:
-        """Whether there is one test set, given beforehand, and not cross-validation."""
+        """Whether models have one test set, fixed beforehand, and no cross-validation."""
         return self.summary.splits == "fixed" or self.summary.split is not None
 
     @property
@@ -176,12 +176,12 @@ class ResultTables(Results):
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Metrics of the embedding; `summary` has the metrics of other models."""
+        """Figures of the embedding by metric."""
         return self.summary.metrics
 
     @property
     def level(self) -> float:
-        """Share that intervals hold."""
+        """Confidence level of the intervals, such as 0.95."""
         return self.summary.bootstrap.level or _LEVEL
 
 
@@ -206,7 +206,7 @@ def read_result_table(
 
 
 def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
-    """Return a column as numbers; further columns of some tables may stay text."""
+    """Convert a column to numbers; raise DataError for text where text is not allowed."""
     values = pd.to_numeric(column, errors="coerce")
     wrong = column.notna() & values.isna() & (column.str.lower() != "nan")
     if not wrong.any():

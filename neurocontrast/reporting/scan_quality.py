@@ -1,4 +1,4 @@
-"""The page of `neurocontrast qc`: every scan with its measures and flags, the worst first."""
+"""The page of `neurocontrast qc` for scans: pictures, measures and flags, the worst scan first."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ from neurocontrast.reporting.texts import fill_paragraphs, section
 from neurocontrast.reporting.wording import SCANS, capitalise
 
 N_SHOWN = 500
-"""Scans of the gallery: a page of more takes long to open."""
+"""Most scans of the gallery: with more, the page takes long to open."""
 RATINGS = ("pass", "doubt", "fail")
-"""What a person can say of a scan; the column ``qc_rating`` may hold other words too."""
+"""Ratings that the page offers; the column ``qc_rating`` may hold further ones."""
 
 
 def render_quality(
@@ -48,17 +48,30 @@ def render_quality(
     simulated: bool,
     version: str,
 ) -> str:
-    """Return the page of scans, a row of `table` each, the worst first, with the flags of each.
+    """Return the page of scans, the worst first.
 
-    `table` has ``participant_id``, ``session``, ``subject_id``, ``name``, ``site`` and the measures; with a column
-    ``qc_rating``, ratings are shown as chosen. `thumbnails` are JPEG files by the row that they
-    show, `template` is the template's brain (height, width) on the same slices, `source` what the
-    table of scans is called.
+    Parameters
+    ----------
+    table : DataFrame
+        One row for each scan: ``participant_id``, ``session``, ``subject_id``, ``name``, ``site``
+        and the measures. Ratings of a column ``qc_rating`` are chosen when the page opens.
+    flags : sequence
+        Flags of each scan, in the order of the rows.
+    thumbnails : mapping
+        Row → JPEG file of three slices of the scan.
+    template : array of bool, shape (height, width)
+        Brain of the template on the same slices.
+    source : str
+        Name of the table of scans.
+    simulated : bool
+        Whether a banner says that the scans are simulated.
+    version : str
+        Version of neurocontrast, for the last line.
     """
     names = [name for name in RULES if name in table and table[name].notna().any()]
-    raised = pd.DataFrame(
-        {name: [name in {flag.measure for flag in each} for each in flags] for name in names}
-    )
+    raised = pd.DataFrame(index=range(len(flags)))
+    for name in names:
+        raised[name] = [any(flag.measure == name for flag in of_scan) for of_scan in flags]
     n_flagged = sum(map(bool, flags))
     shown = (
         f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all."
@@ -104,10 +117,7 @@ def _gallery(
     thumbnails: Mapping[int, bytes],
     template: npt.NDArray[np.bool_],
 ) -> list[Gallery | Paragraph]:
-    """Return the scans as cards.
-
-    `raised` says which measures (columns) are flagged in which scans (rows).
-    """
+    """Return the gallery of scans; `raised` holds flagged measures (columns) by scan (rows)."""
     if not len(table):
         return [Paragraph("No scan.", role="note")]
     names = list(map(str, raised))
@@ -126,7 +136,7 @@ def _gallery(
         scan: Any = table.iloc[row]
         texts = [flag.text for flag in flags[row]]
         classes = [f"of-site-{sites.index.get_loc(scan['site'])}"]
-        classes += [f"of-flag-{place}" for place in np.flatnonzero(kinds.iloc[row])]
+        classes += [f"of-flag-{number}" for number in np.flatnonzero(kinds.iloc[row])]
         title = f"{scan['name']}, {scan['site']}"
         scans.append(
             {
@@ -136,7 +146,10 @@ def _gallery(
                 "rating": scan.get("qc_rating", ""),
                 "classes": " ".join([*classes, *(["flagged"] if texts else [])]),
                 "uri": f"data:image/jpeg;base64,{base64.b64encode(content).decode('ascii')}",
-                "alt": f"Three slices of {title} with the template's outline; {'; '.join(texts) or 'no flag'}.",
+                "alt": (
+                    f"Three slices of {title} with the template's outline; "
+                    f"{'; '.join(texts) or 'no flag'}."
+                ),
                 "flags": texts,
                 "rows": [
                     {
@@ -158,7 +171,7 @@ def _gallery(
 
 
 def _outline(mask: npt.NDArray[np.bool_]) -> str:
-    """Return the contour of a mask as the path of an SVG, a pixel a unit."""
+    """Return the contour of a mask as an SVG path, in units of pixels."""
     lines = contour_generator(z=np.pad(mask.astype(float), 1)).lines(0.5)
     return "".join(
         f"M{'L'.join(f'{x - 0.5:.1f} {y - 0.5:.1f}' for x, y in np.asarray(line))}z"
@@ -168,27 +181,26 @@ def _outline(mask: npt.NDArray[np.bool_]) -> str:
 
 @styled
 def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]) -> Picture:
-    """Draw a measure by its site, with the bounds of each site and the flagged scans."""
+    """Draw a measure of all scans by site, with each site's bounds and flagged scans as crosses."""
     sites = sorted(map(str, table["site"].unique()))
     figure, axes = new_figure(height=1.1 + 0.34 * len(sites))
-    told = []
-    for place, site in enumerate(sites):
+    sentences = []
+    for height, site in enumerate(sites):
         of_site = (table["site"] == site).to_numpy()
-        here = of_site & table[name].notna().to_numpy()
-        values = table[name].to_numpy(dtype=float)[here]
-        bad = flagged[here]
-        heights = place + np.random.default_rng(0).uniform(-0.3, 0.3, len(values))
+        is_measured = of_site & table[name].notna().to_numpy()
+        values = table[name].to_numpy(dtype=float)[is_measured]
+        bad = flagged[is_measured]
+        heights = height + np.random.default_rng(0).uniform(-0.3, 0.3, len(values))
         axes.scatter(values[~bad], heights[~bad], s=9, color=MAIN, alpha=0.6, linewidth=0)
         axes.scatter(values[bad], heights[bad], s=36, color=BASELINE, marker="x", linewidth=1.4)
         everyone = table[name].to_numpy(dtype=float)[of_site]
         for bound in bounds_of(name, everyone, people=table["subject_id"][of_site].tolist()):
             if np.isfinite(bound.value):
-                axes.plot(
-                    [bound.value] * 2, [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2
-                )
+                ends = [height - 0.42, height + 0.42]
+                axes.plot([bound.value] * 2, ends, color=MUTED, linewidth=1.2)
         if len(values):
             low, middle, high = np.quantile(values, (0, 0.5, 1))
-            told.append(
+            sentences.append(
                 f"{site}: median {middle:.3g}, {low:.3g} to {high:.3g}, {int(bad.sum())} flagged"
             )
     title = RULES[name].title
@@ -197,4 +209,6 @@ def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]
     axes.set_title(title)
     axes.grid(visible=False, axis="y")
     caption = f"{capitalise(title)}: {RULES[name].about}." if RULES[name].about else ""
-    return Picture(f"quality_{name}", figure, alt=f"{title}. {'; '.join(told)}.", caption=caption)
+    return Picture(
+        f"quality_{name}", figure, alt=f"{title}. {'; '.join(sentences)}.", caption=caption
+    )

@@ -1,4 +1,4 @@
-"""How figures look, and how one becomes part of the page. Nothing goes through pyplot."""
+"""Look of the report's figures, and their encoding for a page, without pyplot's global state."""
 
 import base64
 import io
@@ -34,7 +34,7 @@ MODEL_LINES: dict[str, dict[str, Any]] = {
     "baseline": {"color": BASELINE, "linestyle": "--"},
     "embedding": {"color": MAIN, "linestyle": "-"},
 }
-"""Lines of the embedding and of the covariates alone in curves."""
+"""Colour and line of the embedding and of the baseline of covariates in curves."""
 CHANCE_LINE: dict[str, Any] = {"color": CHANCE, "linestyle": ":", "linewidth": 1.3}
 
 WIDTH = 5.2
@@ -49,8 +49,18 @@ _LOOK = matplotlib.rc_params_from_file(
 class Picture:
     """A figure of the report.
 
-    `name` names its files, `alt` says what it shows with its numbers, `caption` is printed under
-    it, and `numbers` is what was drawn, without identifiers of participants.
+    Parameters
+    ----------
+    name : str
+        Name of the figure's files.
+    figure : Figure
+        The drawing.
+    alt : str
+        Alternative text, which describes the drawing with its numbers.
+    caption : str
+        Sentences below the figure.
+    numbers : DataFrame, optional
+        Values that were drawn, without identifiers of participants.
     """
 
     name: str
@@ -60,7 +70,7 @@ class Picture:
     numbers: pd.DataFrame | None = None
 
     def encode(self, file_format: str) -> bytes:
-        """Return the figure as the bytes of an ``svg`` or ``png`` file, the same every time."""
+        """Return the bytes of the ``svg`` or ``png`` file; equal figures have equal bytes."""
         return self._svg if file_format == "svg" else self._save(file_format)
 
     @cached_property
@@ -83,40 +93,40 @@ class Picture:
         return buffer.getvalue()
 
     def data_uri(self) -> str:
-        """Return the figure as an address that holds the figure itself."""
+        """Return the figure's SVG as a data URI, which the page holds in place of a link."""
         return "data:image/svg+xml;base64," + base64.b64encode(self._svg).decode("ascii")
 
 
 styled = matplotlib.rc_context(_LOOK)
-"""Decorator of a drawing function: it runs under the report's look, and leaves matplotlib's settings as they were."""
+"""Decorator by which a function draws in the report's look; matplotlib's settings are restored."""
 
 
 def blank_figure(*, height: float, width: float = WIDTH, layout: Any = "constrained") -> Figure:
-    """Return an empty figure of the given inches, outside pyplot."""
+    """Return an empty figure of a size in inches, without pyplot's global state."""
     return Figure(figsize=(width, height), layout=layout)
 
 
 def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
-    """Return a figure of the given inches with one pair of axes."""
+    """Return a figure of a size in inches, with one pair of axes."""
     figure = blank_figure(height=height, width=width)
     return figure, figure.add_subplot()
 
 
-def look_of(place: int) -> dict[str, Any]:
-    """Return colour, marker and line of the n-th of several curves, told apart without colour."""
+def look_of(number: int) -> dict[str, Any]:
+    """Return colour, marker and line of the n-th curve of a figure."""
     look = {"color": PALETTE, "marker": MARKERS, "linestyle": LINES}
-    return {name: choices[place % len(choices)] for name, choices in look.items()}
+    return {name: choices[number % len(choices)] for name, choices in look.items()}
 
 
 def plain_label(text: object, *, length: int = 30) -> str:
-    """Return a name for a figure: one printable line of limited length, `$` as plain text."""
+    """Return a name as a label of a figure: one line of limited length, and `$` is no formula."""
     return shorten(text, length=length).replace("$", r"\$")
 
 
 def shorten(text: object, *, length: int = 30) -> str:
-    """Return a name on one printable line, its middle left out where the name is longer than `length`.
+    """Return a name on one printable line, without its middle if longer than `length`.
 
-    The middle goes, since names of sites often differ only in their last letters.
+    Names of sites often differ only in their last letters, which stay.
     """
     line = " ".join(
         "".join(letter if letter.isprintable() else " " for letter in str(text)).split()
@@ -128,7 +138,7 @@ def shorten(text: object, *, length: int = 30) -> str:
 
 
 def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
-    """Return labels of limited length; names that are alike after shortening are numbered."""
+    """Return labels of limited length; labels that shortening made equal are numbered."""
     labels = [shorten(name, length=length) for name in names]
     for clash in {label for label in labels if labels.count(label) > 1}:
         rows = [row for row, label in enumerate(labels) if label == clash]
@@ -155,9 +165,9 @@ def legend_below(
 
 
 def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progress) -> None:
-    """Write each figure as ``name.svg`` and ``name.png``, its numbers as ``name.tsv``.
+    """Write each figure as ``name.svg`` and ``name.png``, and its numbers as ``name.tsv``.
 
-    List them in ``figures.tsv``.
+    Captions and alternative texts of all figures are listed in ``figures.tsv``.
     """
     with progress.task("Writing figures", len(pictures), "figure") as task:
         for picture in pictures:
@@ -167,12 +177,12 @@ def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progre
             if picture.numbers is not None:
                 write_table(folder / f"{picture.name}.tsv", picture.numbers)
             task.advance()
-    listed = [(each.name, each.caption, each.alt) for each in pictures]
+    listed = [(picture.name, picture.caption, picture.alt) for picture in pictures]
     write_table(folder / "figures.tsv", pd.DataFrame(listed, columns=["name", "caption", "alt"]))
 
 
 MAX_VECTORS = 1500
-"""More points than this are drawn as an image inside the figure."""
+"""Most points that are drawn as vectors; more are drawn as an image inside the SVG."""
 
 _MAX_LISTED = 12
 _MAX_POINTS = 3000
@@ -181,7 +191,7 @@ _MAX_GROUPS = 12
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one look; the index of `rows` is the row of the plot of each point."""
+    """Points of one colour and marker; the index of `rows` is the row of the plot of each point."""
 
     rows: pd.DataFrame
     label: str | None = None
@@ -193,12 +203,12 @@ class Series:
 
     @property
     def values(self) -> pd.Series:
-        """The values."""
+        """Values of the points as floats."""
         return self.rows[self.value].astype(float)
 
     @property
     def ends(self) -> tuple[pd.Series, pd.Series]:
-        """The ends of the intervals; NaN where there are none, and for ticks."""
+        """Low and high ends of the intervals; NaN for points without interval and for ticks."""
         names = (
             ("low", "high")
             if self.value == "value"
@@ -213,7 +223,7 @@ class Series:
 
 
 def tabulate_estimates(named: Iterable[tuple[str, Any]]) -> pd.DataFrame:
-    """Return the metrics that have a value as rows: their name, value, low and high."""
+    """Return the metrics that have a value as rows: ``model``, ``value``, ``low`` and ``high``."""
     columns = ["model", "value", "low", "high"]
     rows = [
         (
@@ -223,8 +233,8 @@ def tabulate_estimates(named: Iterable[tuple[str, Any]]) -> pd.DataFrame:
         )
         for label, values in named
     ]
-    known = pd.DataFrame(rows, columns=columns).dropna(subset="value", ignore_index=True)
-    return known.astype(dict.fromkeys(columns[1:], float))
+    estimates = pd.DataFrame(rows, columns=columns).dropna(subset="value", ignore_index=True)
+    return estimates.astype(dict.fromkeys(columns[1:], float))
 
 
 def draw_rows(
@@ -237,18 +247,19 @@ def draw_rows(
     limits: tuple[float | None, float | None] = (None, None),
     total: bool = False,
 ) -> None:
-    """Draw values with intervals, a labelled row each.
+    """Draw values with their intervals, one labelled row for each item.
 
     With `total`, a line sets the last row apart.
     """
     for one in series:
-        (low, high), place = one.ends, one.rows.index + one.shift
+        low, high = one.ends
+        heights = one.rows.index + one.shift
         bounded = (high > low).to_numpy()
-        axes.hlines(place[bounded], low[bounded], high[bounded], color=one.color, linewidth=2)
+        axes.hlines(heights[bounded], low[bounded], high[bounded], color=one.color, linewidth=2)
         tick = one.marker == "|"
         axes.plot(
             one.values,
-            place,
+            heights,
             marker=one.marker,
             linestyle="none",
             color=one.color,
@@ -287,7 +298,7 @@ def _bound(
     marked: list[float],
     limits: tuple[float | None, float | None],
 ) -> None:
-    """Keep the axis inside a metric's limits, and one far-out interval from squeezing all the others."""
+    """Limit the axis to the metric's range, and cut intervals so wide that others were squeezed."""
     values = np.concatenate([marked, *(one.values for one in series)])
     widths = pd.concat([one.ends[1] - one.ends[0] for one in series]).dropna()
     values = values[np.isfinite(values)]
@@ -308,27 +319,27 @@ def draw_intervals(
     name: str,
     series: Sequence[Series],
     labels: Sequence[str],
-    about: str,
+    sentence: str,
     *,
     note: str = "",
     numbers: pd.DataFrame,
     sides: tuple[str, str] = ("", ""),
     **look: Any,
 ) -> Picture | None:
-    """Return a figure of rows of values; None where there is no value.
+    """Draw values with intervals, one row for each label; None if no value is defined.
 
-    `about` begins the alternative text, which lists the values, and the caption, which `note` ends;
-    `sides` are words above the left and the right end, and `look` is for `draw_rows`.
+    The caption is `sentence` and `note`; the alternative text is `sentence` and the values. `sides`
+    are words above the left and the right end of the axis; `look` is passed on to `draw_rows`.
     """
     drawn = [one for one in series if one.values.notna().any()]
     if not drawn:
         return None
     figure, axes = new_figure(height=1.6 + (0.36 if len(labels) < 16 else 0.28) * len(labels))
     draw_rows(axes, drawn, labels, **look)
-    for place, text, side in ((0.0, sides[0], "left"), (1.0, sides[1], "right")):
+    for x, words, side in ((0.0, sides[0], "left"), (1.0, sides[1], "right")):
         axes.annotate(
-            text,
-            (place, 1.0),
+            words,
+            (x, 1.0),
             xycoords="axes fraction",
             ha=side,
             va="bottom",
@@ -336,27 +347,27 @@ def draw_intervals(
             color=MUTED,
         )
     legend_below(figure, axes, n_columns=1 if len(drawn) > 2 else 2)
-    alt = f"{about} {_list_values(drawn, labels)}"
-    return Picture(name, figure, alt=alt, caption=f"{about} {note}".strip(), numbers=numbers)
+    alt = f"{sentence} {_list_values(drawn, labels)}"
+    return Picture(name, figure, alt=alt, caption=f"{sentence} {note}".strip(), numbers=numbers)
 
 
 def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
-    """Return "site-01 (n=40): embedding 0.71 (0.60 to 0.80), chance 0.5; …" for an alternative text."""
+    """List values for an alternative text: "site-01: embedding 0.71 (0.60 to 0.80); site-02: …"."""
     parts = []
-    for place, label in enumerate(labels):
+    for row, label in enumerate(labels):
         values = []
         for one in series:
-            if place in one.rows.index and pd.notna(one.values[place]):
-                ends = interval_text((one.ends[0][place], one.ends[1][place]))
-                text = f"{(one.label or '').lower()} {number_text(one.values[place])}".strip()
-                values.append(text + ("" if ends == DASH else f" ({ends})"))
+            if row in one.rows.index and pd.notna(one.values[row]):
+                ends = interval_text((one.ends[0][row], one.ends[1][row]))
+                value = f"{(one.label or '').lower()} {number_text(one.values[row])}".strip()
+                values.append(value + ("" if ends == DASH else f" ({ends})"))
         parts.append(f"{label}: {', '.join(values) or 'not defined'}".replace("\\", ""))
     more = f"; and {len(parts) - _MAX_LISTED} more in the table" if len(parts) > _MAX_LISTED else ""
     return "; ".join(parts[:_MAX_LISTED]) + more + "."
 
 
 def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Return as many rows as a reader can tell apart as points: chosen at random, the same every time."""
+    """Return at most 3,000 rows to be drawn as points, chosen at random with a fixed seed."""
     few = (
         table
         if len(table) <= _MAX_POINTS
@@ -366,7 +377,7 @@ def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def about_thinning(n_shown: int, n_all: int, items: str) -> str:
-    """Say that not all points are drawn, where that is so."""
+    """Say how many points of all are drawn; empty if all are."""
     return (
         f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random."
         if n_shown < n_all
@@ -375,34 +386,34 @@ def about_thinning(n_shown: int, n_all: int, items: str) -> str:
 
 
 def point_size(n_points: int) -> float:
-    """Return the area of a marker: the more points, the smaller."""
+    """Return the area of a marker, which shrinks with the number of points."""
     return float(np.clip(9000 / max(n_points, 1), 8, 34))
 
 
 def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series) -> None:
-    """Draw the rows of each value with its own colour and marker, the rare values together."""
+    """Draw points with a colour and marker for each of the commonest values, such as sites."""
     counts = values.value_counts()
     names = sorted(counts.index, key=str)
     if len(names) > _MAX_GROUPS:
         names = sorted(counts.index[: _MAX_GROUPS - 1], key=str)
-    other = values.notna() & ~values.isin(names)
-    groups = [(f"{len(counts) - len(names)} smaller ones", other, "#b0b7bf", "o")]
-    for place, (name, label) in enumerate(
+    is_rare = values.notna() & ~values.isin(names)
+    groups = [(f"{len(counts) - len(names)} smaller ones", is_rare, "#b0b7bf", "o")]
+    for number, (name, label) in enumerate(
         zip(names, distinct_labels(names, length=22), strict=True)
     ):
-        look = look_of(place)
+        look = look_of(number)
         groups.append((label, values == name, look["color"], look["marker"]))
     groups.append(("not stated", values.isna(), CHANCE, "x"))
     groups = [
-        (f"{label} ({here.sum()})", here, color, marker)
-        for label, here, color, marker in groups
-        if here.any()
+        (f"{label} ({members.sum()})", members, color, marker)
+        for label, members, color, marker in groups
+        if members.any()
     ]
-    for label, here, color, marker in groups:
+    for label, members, color, marker in groups:
         edge: Any = {} if marker == "x" else {"edgecolor": "white"}
         axes.scatter(
-            x[here],
-            y[here],
+            x[members],
+            y[members],
             s=point_size(len(x)),
             marker=marker,
             facecolor=color,

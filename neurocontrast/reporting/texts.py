@@ -1,4 +1,4 @@
-"""Texts of the report from Jinja templates, which lay out and take every name from here."""
+"""Texts of the report from Jinja templates, with the filters and functions that templates call."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
 
 
 def count_texts(n: Counts) -> list[str]:
-    """Write how many scans, subjects and sites are recorded: "120 scans"."""
+    """Write the recorded numbers of scans, subjects and sites: "120 scans", "98 subjects"."""
     texts = []
     for count, noun in ((n.scans, "scan"), (n.subjects, "subject"), (n.sites, "site")):
         if count is not None:
@@ -30,7 +30,7 @@ def count_texts(n: Counts) -> list[str]:
 
 
 def counted(n: int | None, noun: str) -> str:
-    """Write a count with its noun, or that no count is recorded."""
+    """Write a count with its noun: "120 scans"; "unrecorded scans" without a count."""
     if not n:
         return f"unrecorded {noun}s"
     return wording.count_text(n, noun)
@@ -40,8 +40,8 @@ def counted(n: int | None, noun: str) -> str:
 class PermutationResult:
     """Permutation test of a metric, with ``p_value = (1 + k)/(1 + n)``.
 
-    `k` of `n` permutations of labels between units were at least as good as observed; `within`
-    names where labels stayed, such as ``site and fold``.
+    In `k` of `n` permutations of labels between units, such as subjects, the metric was at least as
+    good as observed. `within_site` and `within_fold`: labels stayed within their site or fold.
     """
 
     n: int
@@ -53,12 +53,12 @@ class PermutationResult:
 
     @property
     def within(self) -> str:
-        """Where labels were exchanged; empty for everywhere."""
+        """Strata within which labels were exchanged: "site and fold"; empty without strata."""
         return within_text(self.within_site, self.within_fold)
 
     @property
     def among(self) -> str:
-        """Continue "labels were exchanged between subjects"."""
+        """Continue "labels were exchanged between subjects" by the strata; empty without strata."""
         if self.within_site and self.within_fold:
             return " of the same site and test fold"
         if self.within_site:
@@ -69,7 +69,7 @@ class PermutationResult:
 
 
 def within_text(within_site: bool | None, within_fold: bool | None) -> str:
-    """Name where labels of a permutation test were exchanged; empty for everywhere."""
+    """Name the strata within which labels were exchanged; empty without strata."""
     places = []
     if within_site:
         places.append("site")
@@ -79,7 +79,7 @@ def within_text(within_site: bool | None, within_fold: bool | None) -> str:
 
 
 def permutation_result(files: ResultTables, metric: str | None) -> PermutationResult | None:
-    """Return the permutation test of a metric; None where there was none."""
+    """Return the permutation test of a metric; None if the metric was not tested."""
     test = files.summary.permutation
     p_value = test.p_values.get(metric or "") if test else None
     if test is None or p_value is None or not test.n:
@@ -131,9 +131,9 @@ _JINJA.globals |= {
 
 
 def template_of(text: str, words: wording.Words) -> jinja2.Template:
-    """Return a Jinja text as a template: the file of that name, where the text ends in ``.j2``.
+    """Return a Jinja text as a template, or the template file if the text is a name in ``.j2``.
 
-    A file of the samples' own voice comes before that of all evaluations.
+    A file for the kind of samples, such as images, replaces the file of that name for scans.
     """
     if text.endswith(".j2"):
         return _JINJA.select_template([f"{words.kind}/{text}", text])
@@ -143,37 +143,42 @@ def template_of(text: str, words: wording.Words) -> jinja2.Template:
 def write(text: str, files: EvaluationFolder, **names: object) -> str:
     """Fill a Jinja text and join its lines to one line of prose.
 
-    The text sees `files`, their `words`, evaluation.json as `s`, the run as `run`, and `names`; a
-    name that is none of them is an error.
+    Variables of the text are `files`, their `words`, ``evaluation.json`` as ``s``, the pretraining
+    run as ``run``, and `names`. Another variable is an error.
     """
     return one_line(_fill(text, files.words, _names_of(files) | names))
 
 
 def write_paragraphs(text: str, files: EvaluationFolder, **names: object) -> list[tuple[str, str]]:
-    """Fill a Jinja text of several paragraphs, and return each that says something, with its ``## Heading.``."""
+    """Fill a Jinja text of several paragraphs, and return headings with paragraphs, none empty.
+
+    A line ``## Heading.`` begins a paragraph. Variables are those of `write`.
+    """
     return split_paragraphs(_fill(text, files.words, _names_of(files) | names))
 
 
 def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tuple[str, str]]:
-    """Fill a Jinja text of several paragraphs from `names` alone, for pages without an evaluation."""
+    """Fill a Jinja text of several paragraphs as `write_paragraphs` does, from `names` alone."""
     return split_paragraphs(_fill(text, words, names))
 
 
 def split_paragraphs(text: str) -> list[tuple[str, str]]:
-    """Split a text at its lines ``## Heading.``; paragraphs that say nothing are left out."""
+    """Split a text at its lines ``## Heading.``, and leave out empty paragraphs."""
     paragraphs = []
-    for part in re.split(r"^\s*## ", text, flags=re.MULTILINE)[1:]:
-        heading, _, body = part.partition("\n")
+    for paragraph in re.split(r"^\s*## ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = paragraph.partition("\n")
         if body.strip():
             paragraphs.append((heading.strip(), one_line(body)))
     return paragraphs
 
 
 def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: object) -> Section:
-    """Return a section with the title and the lead of ``sections.yaml``.
+    """Return a section whose title and lead are the entry `key` of ``sections.yaml``.
 
-    Its `name` is the key unless given.
+    `values` fill the placeholders of title and lead; `name` is the anchor, by default the key.
     """
+    if key not in _SECTIONS:
+        raise KeyError(f"reporting/templates/sections.yaml has no section '{key}': add its lead")
     title = _SECTIONS[key]["title"].format(**values)
     lead = _SECTIONS[key]["lead"].format(**values)
     return Section(name or key, title, blocks, lead=lead.strip())
@@ -189,5 +194,5 @@ def _fill(text: str, words: wording.Words, names: Mapping[str, object]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Join lines, and take out the blanks that conditions leave before punctuation."""
+    """Join lines of a filled template, without blanks before punctuation."""
     return re.sub(r"(?<=\() | (?=[.,;:)])", "", " ".join(text.split()))

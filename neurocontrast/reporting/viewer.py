@@ -1,4 +1,4 @@
-"""A page to look into an embedding: points that are coloured by any column, named, and opened as slices of the scan."""
+"""A page to explore an embedding: a scatter plot coloured by any column, with slices of scans."""
 
 import base64
 import io
@@ -22,28 +22,32 @@ from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.style import PALETTE, thin_rows
 
 MAX_SLICED = 500
-"""Scans whose slices are in the page: each adds about 10 kB."""
+"""Most scans whose slices are in the page, at about 10 kB a scan."""
 _HEIGHT = 120
-"""Pixels of a slice."""
+"""Height of a slice in pixels."""
 _FILE = r"^/|^[A-Za-z]:\\|\.nii(?:\.gz)?$|\.npy"
-"""What a place of a file looks like."""
+"""Pattern that tells paths of files from other values of a column."""
 _IDENTIFIERS = ("participant_id", "subject_id", "session")
 
 
 def find_embeddings(files: EvaluationFolder) -> Embeddings:
-    """Return the embeddings that were evaluated, found near the evaluation by their name and digest."""
+    """Return the evaluated embeddings, found near the evaluation's folder by name and digest."""
     made_of = files.summary.embeddings
     for path in files_near(files.folder, made_of.file or "no name"):
         if digest_of_file(path) == made_of.digest:
             return read_embeddings(path)
     raise ConfigError(
-        f"map: the embeddings '{made_of.file or 'not recorded'}' that were evaluated are not near {files.folder}, or "
-        "have changed since. Put the table next to the evaluation folder, or evaluate again."
+        f"map: the embeddings '{made_of.file or 'not recorded'}' that were evaluated are not near "
+        f"{files.folder}, or have changed since. Put the table next to the evaluation folder, or "
+        "evaluate again."
     )
 
 
 def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> str:
-    """Return the page, which holds identifiers, columns and slices of people, and loads nothing from the network."""
+    """Return the page of an embedding, which loads nothing from the network.
+
+    The page holds identifiers, columns and slices of people: it is not to be passed on.
+    """
     read = find_embeddings(files)
     table = thin_rows(read.table.assign(row=np.arange(len(read.table))))
     maps = _project(read.features[table["row"].to_numpy()])
@@ -54,7 +58,7 @@ def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> st
         simulated=files.summary.simulated,
         n=len(table),
         n_all=len(read.table),
-        n_sliced=sum(each is not None for each in slices),
+        n_sliced=len(slices) - slices.count(None),
         max_sliced=MAX_SLICED,
         data={
             "maps": {name: np.round(points, 3).tolist() for name, points in maps.items()},
@@ -71,7 +75,7 @@ def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> st
 
 
 def _project(features: npt.NDArray[np.floating]) -> dict[str, npt.NDArray[np.float64]]:
-    """Return two dimensions of standardised features: principal components, UMAP if installed."""
+    """Project standardised features to two principal components, and by UMAP if installed."""
     standard = StandardScaler().fit_transform(features.astype(float))
     pca = PCA(min(2, *standard.shape), random_state=0)
     points = np.zeros((len(standard), 2))
@@ -86,13 +90,13 @@ def _project(features: npt.NDArray[np.floating]) -> dict[str, npt.NDArray[np.flo
 
 
 def _with_findings(table: pd.DataFrame, files: EvaluationFolder) -> pd.DataFrame:
-    """Add the mean prediction of each scan, and the percentile of its distance to the scans learned from."""
-    for found, source, name in (
+    """Add to each scan its mean prediction, and the percentile of its Mahalanobis distance."""
+    for result, source, name in (
         (files.predictions, "y_score", "predicted (mean of repeats)"),
         (files.table("outlyingness"), "mahalanobis_percentile", "percentile of distance"),
     ):
-        if found is not None and {"participant_id", "session", source} <= set(found):
-            values = found.assign(session=found["session"].fillna("")).groupby(
+        if result is not None and {"participant_id", "session", source} <= set(result):
+            values = result.assign(session=result["session"].fillna("")).groupby(
                 ["participant_id", "session"]
             )[source]
             table = table.join(values.mean().rename(name), on=["participant_id", "session"])
@@ -100,41 +104,41 @@ def _with_findings(table: pd.DataFrame, files: EvaluationFolder) -> pd.DataFrame
 
 
 def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return the columns that differ between people, None for a missing value, without identifiers and files."""
+    """Return the columns to colour by: all that differ between scans, but identifiers and paths.
+
+    A missing value is None.
+    """
     columns = {}
     for name in table.columns.drop([*_IDENTIFIERS, "row"], errors="ignore"):
         values = table[name]
         is_file = values.dtype.kind not in "fiub" and values.astype(str).str.contains(_FILE).any()
         if values.nunique() > 1 and not is_file:
-            known = (
-                values.round(4).replace([np.inf, -np.inf], np.nan)
-                if values.dtype.kind == "f"
-                else values
-            )
-            columns[str(name)] = known.astype(object).where(known.notna(), None).tolist()
+            if values.dtype.kind == "f":
+                values = values.round(4).replace([np.inf, -np.inf], np.nan)
+            columns[str(name)] = values.astype(object).where(values.notna(), None).tolist()
     return columns
 
 
 def _slices(table: pd.DataFrame, progress: Progress) -> list[str | None]:
-    """Return three slices of each scan as an address that holds a JPEG.
+    """Return three slices of each scan as the data URI of a JPEG.
 
-    Return None for a scan that cannot be read.
+    None for a scan that cannot be read, and for scans beyond `MAX_SLICED`.
     """
     paths = table.get("path", pd.Series([None] * len(table)))
     chosen = np.linspace(0, len(table) - 1, min(MAX_SLICED, len(table))).round().astype(int)
-    found: list[str | None] = [None] * len(table)
+    slices: list[str | None] = [None] * len(table)
     with progress.task("Slices of scans", len(chosen), "scan") as task:
         for row in chosen:
             try:
-                found[row] = _picture(str(paths.iloc[row]))
+                slices[row] = _picture(str(paths.iloc[row]))
             except (OSError, EOFError, ValueError, ImageFileError):
-                found[row] = None
+                slices[row] = None
             task.advance()
-    return found
+    return slices
 
 
 def _picture(path: str) -> str:
-    """Return the middle sagittal, coronal and axial slice of a scan, seen from its left, from behind and from above."""
+    """Return the middle sagittal, coronal and axial slices of a scan as the data URI of a JPEG."""
     image = nib.funcs.squeeze_image(nib.as_closest_canonical(nib.load(path)))
     voxels = np.nan_to_num(np.asanyarray(image.dataobj, dtype=np.float32))
     if voxels.ndim == 4:
@@ -144,7 +148,7 @@ def _picture(path: str) -> str:
     shown = []
     for axis in range(3):
         plane = np.flipud(np.take(voxels, voxels.shape[axis] // 2, axis=axis).T)
-        across, up = (each for each in range(3) if each != axis)
+        across, up = np.delete(np.arange(3), axis)
         width = _HEIGHT * plane.shape[1] * steps[across] / (plane.shape[0] * steps[up])
         grey = np.clip((plane - low) / max(high - low, 1e-12) * 255, 0, 255).astype(np.uint8)
         shown.append(np.asarray(Image.fromarray(grey).resize((max(1, round(width)), _HEIGHT))))

@@ -1,4 +1,4 @@
-"""The result in sentences for samples that are no scans, by the texts of their voice."""
+"""Result in sentences for samples other than scans, such as images, from their own templates."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from neurocontrast.reporting.wording import describe_metric, point_estimate
 
 @dataclass(frozen=True)
 class VoicedResult:
-    """Sentences about a metric of samples that are no scans, by the texts of their voice."""
+    """Sentences about a metric of samples other than scans, from the templates of their kind."""
 
     files: EvaluationFolder
     key: str | None
@@ -39,5 +39,5 @@ class VoicedResult:
         return self._write("reviewer")
 
     def data(self) -> str:
-        """Say which samples were evaluated."""
+        """Say which samples were evaluated, and how many."""
         return self._write("data")

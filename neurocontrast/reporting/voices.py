@@ -1,4 +1,4 @@
-"""Voices of reports on samples that are no scans, each registered by its own room."""
+"""Nouns and templates of reports on samples other than scans, registered by their own packages."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Voice:
-    """Words and texts of reports on one kind of samples."""
+    """Nouns and templates of reports on one kind of samples, such as natural images."""
 
     words: Words
-    """Nouns for a sample; their `kind` begins the names of the templates."""
+    """Nouns for a sample; the templates of the kind are found under ``words.kind``."""
     templates: jinja2.BaseLoader
-    """Texts that come before those of all evaluations, and four of its own: ``result_data.j2``,
-    ``result_sentence.j2``, ``result_plain.j2`` and ``result_reviewer.j2``."""
+    """Templates that replace those of the same name for scans.
+
+    Four are needed: ``result_data.j2``, ``result_sentence.j2``, ``result_plain.j2`` and
+    ``result_reviewer.j2``.
+    """
     names: Callable[[Path, Sequence[str]], Mapping[str, object]]
-    """Returns what these texts see beside an evaluation, from its folder and some paths of its
-    samples."""
+    """Function of an evaluation's folder and some paths of its samples that returns further
+    variables of the templates."""
 
 
 VOICES: Registry[Voice] = Registry()
-"""Voices by the kind of samples that ``encoder.json`` names; all other reports are of scans."""
+"""Kind of samples in ``encoder.json`` → nouns and templates; other kinds are reported as scans."""

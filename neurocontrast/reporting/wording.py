@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 DASH = "–"
-"""Printed for an absent value, beside its reason."""
+"""Mark of an absent value in tables."""
 
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
 """Metrics that are written in per cent for images, as the field does."""
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 _PATH_ALONE = re.compile(r"^([\s-]*(?:[\w.-]+(?:: |=))?['\"]?)/(?:(?!, /|: )[^\n])*/", re.MULTILINE)
-"""A path that is all of a line or of its value: its folders may have blanks and commas in their names."""
+"""Path that fills a line or a value: its folders may have blanks and commas in their names."""
 
 _LEADING = {
     "binary": ("auc", "balanced_accuracy", "average_precision"),
@@ -27,15 +27,28 @@ _LEADING = {
 
 @dataclass(frozen=True)
 class Words:
-    """Nouns of a report for a row of predictions (`item`) and for rows kept in one fold (`unit`).
+    """Nouns and metrics of reports on one kind of samples, by default of scans.
 
-    The defaults are those of scans; what else can be evaluated has its words, and texts, in a
-    folder of templates.
-
-    `network` follows the name of an architecture, `leading` are the first metrics by kind of
-    target, `guessed` those whose chance is one in the number of classes, `in_percent` those written
-    in per cent, `labels` label and short name of metrics with another name, and `unasked` the codes
-    of warnings that are not shown.
+    Parameters
+    ----------
+    kind : str
+        Name of the kind of samples, a plural.
+    item : str
+        Noun for a sample, which is a row of predictions.
+    unit : str
+        Noun for samples that are always in one fold, such as all scans of a subject.
+    network : str
+        Words behind the name of a network's architecture.
+    leading : mapping
+        Kind of target → metrics that are named first.
+    guessed : sequence
+        Metrics for which guessing reaches one divided by the number of classes.
+    in_percent : sequence
+        Metrics that are written in per cent.
+    labels : mapping
+        Metric → label and short name, where they differ from those for scans.
+    unasked : sequence
+        Codes of warnings that are not shown.
     """
 
     kind: str = "scans"
@@ -50,16 +63,16 @@ class Words:
 
     @property
     def items(self) -> str:
-        """Several rows."""
+        """Plural of `item`."""
         return f"{self.item}s"
 
     @property
     def units(self) -> str:
-        """Several units."""
+        """Plural of `unit`."""
         return f"{self.unit}s"
 
     def unit_of(self, recorded: str | None) -> str:
-        """Return the noun for the unit that a bootstrap drew: `unit` for a subject."""
+        """Return the noun for the unit that a bootstrap resampled: `unit` for subjects."""
         return self.unit if recorded in (None, "subject") else recorded
 
 
@@ -70,7 +83,9 @@ SCANS = Words()
 class Named:
     """Names and properties of a metric.
 
-    `ideal` is the best value where neither more nor less is better.
+    `meaning` explains the metric in a sentence. `chance` is the value that guessing reaches, and
+    `limits` are the smallest and the largest value. `ideal` is the best value of a metric of which
+    neither more nor less is better.
     """
 
     key: str
@@ -84,7 +99,7 @@ class Named:
 
     @property
     def name(self) -> str:
-        """Name of a metric in a sentence: the short name, or the long one for a clipped word."""
+        """Name in a sentence: the short name, or the label where the short name is abbreviated."""
         return lower_first(self.label) if "." in self.short else self.short
 
 
@@ -94,12 +109,12 @@ _METRICS: dict[str, dict[str, Any]] = yaml.safe_load(
 
 
 def lower_first(text: str) -> str:
-    """Return text with a small first letter."""
+    """Return a text with a small first letter, the rest unchanged."""
     return text[:1].lower() + text[1:]
 
 
 def capitalise(text: str) -> str:
-    """Return text with a capital first letter, the rest unchanged."""
+    """Return a text with a capital first letter, the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
@@ -109,13 +124,13 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def describe_metric(key: str, words: Words = SCANS) -> Named:
-    """Return the description of a metric; one that is not known keeps its own name."""
+    """Return names and properties of a metric; an unknown metric is called by its key."""
     name = key.replace("_", " ")
-    about = _METRICS.get(key, {"label": name, "short": name, "meaning": ""})
-    found = Named(key, **about | {"limits": tuple(about.get("limits", (None, None)))})
-    label, short = words.labels.get(key, (found.label, found.short))
+    fields = _METRICS.get(key, {"label": name, "short": name, "meaning": ""})
+    named = Named(key, **fields | {"limits": tuple(fields.get("limits", (None, None)))})
+    label, short = words.labels.get(key, (named.label, named.short))
     return replace(
-        found, label=label, short=short, meaning=found.meaning.replace("{items}", words.items)
+        named, label=label, short=short, meaning=named.meaning.replace("{items}", words.items)
     )
 
 
@@ -126,7 +141,7 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 
 
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
-    """Return the value that guessing reaches; None for a value that depends on the cohort."""
+    """Return a metric's value for guessing; None where the value depends on the cohort."""
     if n_classes and key in words.guessed:
         return 1 / n_classes
     if key == "top5_accuracy" and n_classes:
@@ -135,15 +150,15 @@ def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None
 
 
 def is_error(key: str) -> bool:
-    """Return whether a metric is an error: less is better, and 0 is best."""
-    about = describe_metric(key)
-    return not about.higher_is_better and about.ideal is None
+    """Tell whether a metric is an error: less is better, and 0 is best."""
+    named = describe_metric(key)
+    return not named.higher_is_better and named.ideal is None
 
 
 def point_estimate(values: Any) -> float | None:
-    """Return the pooled out-of-fold value of a metric, else its mean over folds.
+    """Return the pooled out-of-fold value of a metric, or the mean over folds if undefined.
 
-    Return None without the metric or a value.
+    None if both are undefined.
     """
     for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
         if value is not None and math.isfinite(value):
@@ -152,21 +167,22 @@ def point_estimate(values: Any) -> float | None:
 
 
 def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
-    """Write a number for a table; a dash where there is none."""
+    """Write a number for a table, with fewer decimals from 10 on; a dash for None or NaN."""
     if value is None or not math.isfinite(value):
         return DASH
     if abs(value) >= 10:
         digits = min(digits, 1 if abs(value) >= 100 else 2)
-    text = f"{value:{'+' if signed else ''}.{digits}f}"
-    if float(text) == 0.0:  # no "-0.00"
-        text = f"{0:.{digits}f}"
-    return text.replace("-", "−")
+    sign = "+" if signed else ""
+    number = f"{value:{sign}.{digits}f}"
+    if float(number) == 0.0:  # no "-0.00"
+        number = f"{0:.{digits}f}"
+    return number.replace("-", "−")
 
 
 def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
     """Write an interval as "0.70 to 0.85".
 
-    A dash where there is none, or one of no width (resamples all alike).
+    A dash if an end is missing, or both ends are equal: then all resamples were alike.
     """
     if (
         not interval
@@ -181,27 +197,27 @@ def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> st
 def estimate_text(value: float, interval: Any, *, digits: int = 2, signed: bool = False) -> str:
     """Write a value with its interval: "7.21 (6.80 to 7.70)"."""
     ends = interval_text(interval, digits=digits, signed=signed)
-    text = number_text(value, digits=digits, signed=signed)
-    return text if ends == DASH else f"{text} ({ends})"
+    estimate = number_text(value, digits=digits, signed=signed)
+    return estimate if ends == DASH else f"{estimate} ({ends})"
 
 
 def metric_text(key: str, value: float | None, *, digits: int = 1) -> str:
-    """Write a value of a metric: accuracies in per cent, others as they are."""
+    """Write a value of a metric: accuracies in per cent, other metrics unscaled."""
     if key in SHARES and value is not None:
         return f"{number_text(value * 100, digits=digits)}%"
     return number_text(value)
 
 
 def metric_range(key: str, interval: Any) -> str:
-    """Write an interval of a metric: "90.8 to 92.0%"; a dash where there is none."""
+    """Write an interval of a metric: "90.8 to 92.0%"; a dash without interval."""
     if key in SHARES and interval:
-        text = interval_text([end * 100 for end in interval], digits=1)
-        return f"{text}%" if text[-1].isdigit() else text
+        percents = interval_text([end * 100 for end in interval], digits=1)
+        return f"{percents}%" if percents[-1].isdigit() else percents
     return interval_text(interval)
 
 
 def value_text(value: Any) -> str:
-    """Write a value of a configuration as one line of text."""
+    """Write a value of a configuration or a record as one line of text."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -217,19 +233,19 @@ def value_text(value: Any) -> str:
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the leaves of a nested mapping under dotted names, without the folders of absolute paths."""
+    """Yield the leaves of a nested mapping under dotted names, paths without their folders."""
     for key, value in content.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
         elif key == "command" and isinstance(value, list):
-            yield name, " ".join(shorten_paths(str(part)) for part in value)
+            yield name, " ".join(map(shorten_paths, map(str, value)))
         else:
             yield name, shorten_paths(value_text(value))
 
 
 def level_text(level: float) -> str:
-    """Return the share that intervals hold in per cent: "95%", "97.5%"."""
+    """Write a confidence level in per cent: "95%", "97.5%"."""
     return f"{level * 100:g}%"
 
 
@@ -239,7 +255,7 @@ def shorten_paths(text: str) -> str:
 
 
 def bare_text(text: object) -> str:
-    """Return text without the control characters that no page can show."""
+    """Return a text without control characters, which no page can show."""
     return "".join(letter for letter in str(text) if letter.isprintable() or letter in "\n\t ")
 
 
@@ -249,5 +265,5 @@ def count_text(n: int, noun: str) -> str:
 
 
 def interval_phrase(level: float, text: str) -> str:
-    """Return "95% interval 0.70 to 0.85" for an interval that is written already; "no interval" for a dash."""
+    """Write "95% interval 0.70 to 0.85" for the interval's text; "no interval" for a dash."""
     return "no interval" if text == DASH else f"{level * 100:g}% interval {text}"

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.sources import (
     Brains,
@@ -29,60 +31,81 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import version
 from neurocontrast.reading import read_json
 from neurocontrast.transforms.images import spacing_of
-from neurocontrast.transforms.loading import read_scan_header
+from neurocontrast.transforms.loading import ScanHeader, read_scan_header
 
 ANSWER = "answer.json"
 _FORMAT = 1
 _REMEDY = "Copy the run again."
 _FINER = 0.8
-"""Voxel size of the phantom over that of the preprocessed image, so that resampling is tested too."""
+"""Voxel size of the phantom over the voxel size of prepared scans, to test resampling too."""
 _MOST_SCANS = 200
 _SLACK = 0.1
-"""Part of a value by which the training range is widened before a scan is called unlike."""
+"""Share of a limit of the training range by which a scan may lie outside of the range."""
 _MOST_DEVIATIONS = 5.0
+_GUESSES = {
+    "litres": "another segmentation, brain extraction or unit?",
+    "bright": "another contrast or scaling?",
+}
+"""Likely causes of a measure that lies outside of the range of the training scans."""
 _NAMES = {"t1": "what is not background", "gm": "grey matter", "wm": "white matter", "csf": "fluid"}
 
 
 def phantom_of(source: Brains) -> Any:
-    """Return a sample that is the same everywhere: nested ellipsoids with a pattern, or measures near the mean."""
+    """Return a sample that every machine computes alike: a phantom, or measures near the means."""
     if isinstance(source, RegionalMeasures):
-        known = source.known
-        steps = (np.arange(len(known.columns)) % 5 - 2) / 2
-        values = np.array(known.means) + np.array(known.sds) * steps
-        if HEAD_SIZE in known.columns and known.head:
-            values[known.columns.index(HEAD_SIZE)] = known.head
-        volumes = np.array(known.is_volume) & known.log_volumes
-        values[volumes] = np.exp(values[volumes])
-        return pd.DataFrame([values], columns=list(known.columns))
+        return _measures_near_means(source.known)
     spacing = getattr(source.transforms, "spacing_mm", None)
-    finer, step = (_FINER, spacing * _FINER) if spacing else (1.0, 1.0)
-    shape = [round(n / finer) for n in source.shape(None)]
-    places = np.indices(shape)
-    scaled = [(place - (n - 1) / 2) / (0.4 * n) for place, n in zip(places, shape, strict=True)]
-    shell = np.digitize(
-        sum(each**2 for each in scaled), [0.4, 0.75, 1.0]
-    )  # 0 white, 1 grey, 2 fluid, 3 outside
-    pattern = (7 * places[0] + 13 * places[1] + 29 * places[2]) % 17 / 34
+    finer = 1.0
+    step = 1.0
+    if spacing:
+        finer = _FINER
+        step = spacing * _FINER
+    shape = tuple(round(n / finer) for n in source.shape(None))
     affine = np.diag([step, step, step, 1.0])
-    affine[:3, 3] = [-step * (n - 1) / 2 for n in shape]
-    if source.n_channels == 1:
-        made = [
-            np.select([shell == 0, shell == 1, shell == 2], [300.0, 200.0, 100.0]) * (1 + pattern)
-        ]
-    else:
-        made = [
-            (shell == (1 - channel) % 3) * (0.5 + pattern) for channel in range(source.n_channels)
-        ]
-    images = tuple(nib.Nifti1Image(each.astype(np.float32), affine) for each in made)
-    return [images if len(images) > 1 else images[0]]
+    for axis, n_voxels in enumerate(shape):
+        affine[axis, 3] = -step * (n_voxels - 1) / 2
+    images = []
+    for channel in _channels_of_phantom(shape, source.n_channels):
+        images.append(nib.Nifti1Image(channel.astype(np.float32), affine))
+    if len(images) > 1:
+        return [tuple(images)]
+    return images
+
+
+def _measures_near_means(contract: MeasuresContract) -> pd.DataFrame:
+    """Return one person whose measures are up to one standard deviation from the means."""
+    steps = (np.arange(len(contract.columns)) % 5 - 2) / 2
+    values = np.array(contract.means) + np.array(contract.sds) * steps
+    if HEAD_SIZE in contract.columns and contract.head:
+        values[contract.columns.index(HEAD_SIZE)] = contract.head
+    volumes = np.array(contract.is_volume) & contract.log_volumes
+    values[volumes] = np.exp(values[volumes])
+    return pd.DataFrame([values], columns=list(contract.columns))
+
+
+def _channels_of_phantom(shape: tuple[int, ...], n_channels: int) -> list[npt.NDArray[np.float64]]:
+    """Return the channels of nested ellipsoids of white matter, grey matter and fluid."""
+    voxels = np.indices(shape)
+    squared = np.zeros(shape)
+    for axis, n_voxels in enumerate(shape):
+        squared = squared + ((voxels[axis] - (n_voxels - 1) / 2) / (0.4 * n_voxels)) ** 2
+    shell = np.digitize(squared, [0.4, 0.75, 1.0])  # 0 white, 1 grey, 2 fluid, 3 outside
+    pattern = (7 * voxels[0] + 13 * voxels[1] + 29 * voxels[2]) % 17 / 34
+    if n_channels == 1:
+        brightness = np.select([shell == 0, shell == 1, shell == 2], [300.0, 200.0, 100.0])
+        return [brightness * (1 + pattern)]
+    channels = []
+    for channel in range(n_channels):
+        channels.append((shell == (1 - channel) % 3) * (0.5 + pattern))
+    return channels
 
 
 def features_of(
     network: Encoder | ContrastiveModel, source: Brains, sample: Any
 ) -> npt.NDArray[np.float32]:
-    """Return the features (n_features,) of one scan, or of a cohort of one.
+    """Return the features (n_features,) of one scan, or of a cohort of one scan.
 
-    They are computed on the CPU: GPUs round convolutions otherwise.
+    The features are computed on the CPU, since GPUs round convolutions in another way.
     """
     with tempfile.TemporaryDirectory(prefix="neurocontrast-answer-") as scratch:
         source = source.kept_in(Path(scratch))
@@ -110,10 +133,10 @@ def keep_answer(
     except NeurocontrastError as error:
         progress.message(f"{folder}: no known answer is kept for `weights verify` ({error})")
         return
-    some = [
-        rows[place] for place in np.unique(np.linspace(0, len(rows) - 1, _MOST_SCANS).astype(int))
-    ]
-    learned = ranges_of(source, cohort.subset(some)) if isinstance(source, BrainVolumes) else {}
+    learned: Ranges = {}
+    if isinstance(source, BrainVolumes):
+        even = np.unique(np.linspace(0, len(rows) - 1, _MOST_SCANS).astype(int))
+        learned = ranges_of(source, cohort.subset(np.asarray(rows)[even]))
     write_answer(folder, None, features, {}, learned)
 
 
@@ -124,21 +147,24 @@ def write_answer(
     predictions: Mapping[str, float],
     learned_from: Ranges,
 ) -> None:
-    """Write a known answer; `sample` are files below `folder`, None for the phantom."""
-    content = {"sample": sample, "features": [float(f"{value:.7g}") for value in features]}
-    about = {"format": _FORMAT, "neurocontrast": version()}
-    write_json(
-        folder / ANSWER,
-        {**about, **content, "predictions": predictions, "learned_from": learned_from},
-    )
+    """Write the known answer of a sample: files below `folder`, or None for the phantom."""
+    content = {
+        "format": _FORMAT,
+        "neurocontrast": version(),
+        "sample": sample,
+        "features": [float(f"{value:.7g}") for value in features],
+        "predictions": predictions,
+        "learned_from": learned_from,
+    }
+    write_json(folder / ANSWER, content)
 
 
 def read_answer(folder: Path) -> KnownAnswer:
     """Read the known answer of a run or of weights."""
     if not (folder / ANSWER).is_file():
         raise CheckpointError(
-            f"{folder}: there is no {ANSWER}. Runs of earlier versions, runs with transforms from Python, and weights "
-            "of other programs have none."
+            f"{folder}: there is no {ANSWER}. Runs of earlier versions, runs with transforms from "
+            "Python, and weights of other programs have none."
         )
     path = folder / ANSWER
     content: Json = read_json(path, error=CheckpointError, remedy=_REMEDY)
@@ -147,79 +173,102 @@ def read_answer(folder: Path) -> KnownAnswer:
     return KnownAnswer.of(content, path, error=CheckpointError, remedy=_REMEDY)
 
 
-def _measured(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
+def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
     """Return litres and the 99th percentile inside the brain for each channel of an image."""
-    litres = float(np.prod(spacing_of(affine))) / 1e6
-    found = []
+    litres_of_voxel = float(np.prod(spacing_of(affine))) / 1e6
+    measures = []
     for channel in volume.astype(np.float32):
         is_map = channel.min() >= 0 and channel.max() <= 1.5
         inside = channel[channel != channel[0, 0, 0]]
-        size = float(channel.sum() if is_map else inside.size) * litres
-        found.append(
-            {"litres": size, "bright": float(np.percentile(inside, 99)) if inside.size else 0.0}
-        )
-    return found
+        n_voxels = float(inside.size)
+        if is_map:
+            n_voxels = float(channel.sum())
+        bright = 0.0
+        if inside.size:
+            bright = float(np.percentile(inside, 99))
+        measures.append({"litres": n_voxels * litres_of_voxel, "bright": bright})
+    return measures
 
 
 def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
-    """Return lowest and highest value of each measure of each channel over scans that are preprocessed already."""
-    scans = cohort.scans
-    found = [_measured(*source.cache.read_with_affine(scan)) for scan in scans]
-    by_channel = zip(source.channels or ("t1",), zip(*found, strict=True), strict=False)
-    return {
-        name: {
-            key: [round(pick(each[key] for each in values), 4) for pick in (min, max)]
-            for key in values[0]
-        }
-        for name, values in by_channel
-    }
+    """Return the smallest and largest value of each measure of each channel over prepared scans."""
+    of_scans = []
+    for scan in cohort.scans:
+        of_scans.append(_measure(*source.cache.read_with_affine(scan)))
+    ranges: Ranges = {}
+    for name, measures in zip(
+        source.channels or ("t1",), zip(*of_scans, strict=True), strict=False
+    ):
+        ranges[name] = {}
+        for key in measures[0]:
+            values = [of_scan[key] for of_scan in measures]
+            ranges[name][key] = [round(min(values), 4), round(max(values), 4)]
+    return ranges
 
 
 def doubts_of_scan(
     source: BrainVolumes, cohort: Cohort, learned_from: Ranges
 ) -> tuple[list[str], list[str]]:
-    """Describe a cohort of one scan, and how the scan is unlike the training scans, in words."""
+    """Describe a scan as like the training scans (facts) and unlike them (doubts), in words."""
     scan = cohort.scans[0]
     facts = []
     doubts = []
     for file in files_of(scan):
         header = read_scan_header(file)
-        size = "×".join(map(str, header.shape))
-        mm = (
-            ""
-            if header.spacing_mm is None
-            else f" of {'×'.join(f'{each:.3g}' for each in header.spacing_mm)} mm"
-        )
-        facts.append(
-            f"{Path(file).name}: {size} voxels{mm}, {'in' if header.is_mni else 'not marked as in'} MNI space"
-        )
+        facts.append(f"{Path(file).name}: {_describe_grid(header)}")
         doubts += [f"{Path(file).name}: {warning}" for warning in header.warnings]
-    for (name, ranges), here in zip(
-        learned_from.items(), _measured(*source.cache.read_with_affine(scan)), strict=False
-    ):
-        words = _NAMES.get(name, name)
-        texts = {
-            "litres": (
-                f"{words} in your scan: {{:.2g}} L",
-                "another segmentation, brain extraction or unit?",
-            ),
-            "bright": (
-                f"bright voxels (99th percentile) of {words} are {{:.3g}}",
-                "another contrast or scaling?",
-            ),
-        }
-        for key, (text, guess) in texts.items():
-            low, high = ranges[key]
-            learned = f"learned from {low:.3g} to {high:.3g}"
-            fits = low - _SLACK * abs(low) <= here[key] <= high + _SLACK * abs(high)
-            (facts if fits else doubts).append(
-                f"{text.format(here[key])}, {learned}" + ("" if fits else f": {guess}")
-            )
+    of_channels = _measure(*source.cache.read_with_affine(scan))
+    for (name, ranges), measures in zip(learned_from.items(), of_channels, strict=False):
+        for comparison in _compare(_NAMES.get(name, name), measures, ranges):
+            if comparison.is_like:
+                facts.append(comparison.sentence)
+            else:
+                doubts.append(f"{comparison.sentence}: {comparison.guess}")
     return facts, doubts
 
 
+def _describe_grid(header: ScanHeader) -> str:
+    """Describe the grid of a scan: numbers of voxels, their size, and the space."""
+    voxels = f"{'×'.join(map(str, header.shape))} voxels"
+    if header.spacing_mm is not None:
+        voxels += f" of {'×'.join(map('{:.3g}'.format, header.spacing_mm))} mm"
+    if header.is_mni:
+        return f"{voxels}, in MNI space"
+    return f"{voxels}, not marked as in MNI space"
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Measure of a scan compared with the range of the training scans."""
+
+    sentence: str
+    is_like: bool
+    """Whether the measure lies in the range, widened by `_SLACK`."""
+    guess: str
+    """Question about the likely cause of a measure outside of the range."""
+
+
+def _compare(
+    name: str, measures: Mapping[str, float], ranges: Mapping[str, Sequence[float]]
+) -> list[_Comparison]:
+    """Compare the volume and the brightness of a channel with the ranges of training scans."""
+    litres = measures["litres"]
+    bright = measures["bright"]
+    sentences = {
+        "litres": f"{name} in your scan: {litres:.2g} L",
+        "bright": f"bright voxels (99th percentile) of {name} are {bright:.3g}",
+    }
+    comparisons = []
+    for key, sentence in sentences.items():
+        low, high = ranges[key]
+        is_like = low - _SLACK * abs(low) <= measures[key] <= high + _SLACK * abs(high)
+        learned = f"learned from {low:.3g} to {high:.3g}"
+        comparisons.append(_Comparison(f"{sentence}, {learned}", is_like, _GUESSES[key]))
+    return comparisons
+
+
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
-    """Compare measures of one person or several with the training people's, in words."""
+    """Describe measures of people as like (facts) and unlike (doubts) the training people's."""
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})
     z = wide.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)
@@ -231,9 +280,12 @@ def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[s
     ]
     if not len(far):
         return facts, list(cohort.warnings)
-    shown = ", ".join(f"{source.known.columns[place]} {middle[place]:+.0f}" for place in far[:5])
+    farthest = []
+    for column in far[:5]:
+        farthest.append(f"{source.known.columns[column]} {middle[column]:+.0f}")
     doubt = (
-        f"{len(far)} of {z.shape[1]} measures are more than {_MOST_DEVIATIONS:g} standard deviations from those "
-        f"learned from ({shown}): another unit, atlas or program?"
+        f"{len(far)} of {z.shape[1]} measures are more than {_MOST_DEVIATIONS:g} standard "
+        f"deviations from those learned from ({', '.join(farthest)}): another unit, atlas or "
+        "program?"
     )
     return facts, [*cohort.warnings, doubt]

@@ -27,28 +27,28 @@ from neurocontrast.training.sampling import Sampler
 
 @dataclass(frozen=True)
 class RunComponents:
-    """Data, network and loss of a run, checked; the loss is fitted to the rows of training."""
+    """Checked data, network and loss of a run, whose loss is fitted to the training scans."""
 
     cohort: Cohort
     source: Source
-    """Source of the samples, which knows what had to be learned from the rows of training."""
+    """Source of the samples, with statistics that were learned from the rows of training."""
     data: TrainingData
     model: ContrastiveModel
     objective: AnyObjective | None
     """Loss; None where the encoder is linear."""
     sampler: Sampler | None
-    """Batches of the epochs; None where the encoder is linear."""
+    """Sampler of the batches of each epoch; None where the encoder is linear."""
     categories: dict[str, list[str]]
     """Categorical column → its categories, in the order of their codes."""
     vectors: dict[str, list[str]]
-    """Vector that kernels may compare → its columns."""
+    """Vector that a kernel compares → columns of the table."""
     target: Json | None
     """Target of the head, where the loss predicts."""
     start: InitialWeights | None = None
-    """Weights that the model starts from, where these were not drawn at random."""
+    """Weights of ``training.init`` that the model starts from; None for random weights."""
 
     def with_source(self, source: Source) -> RunComponents:
-        """Return the components of a run with images from another source."""
+        """Return the components with images, and preprocessing in the encoders, of a new source."""
         for half, of_half in zip(self.model.halves, source.halves, strict=True):
             of_half.set_up(half.encoder)
         data = replace(self.data, images=source.images(self.cohort))
@@ -73,7 +73,7 @@ class RunComponents:
         return facts
 
     def columns_of_no_effect(self) -> Iterator[str]:
-        """Yield a warning of each column of the loss that tells no scans of training apart."""
+        """Warn of each column of the loss that has one value, or none, in all training scans."""
         if self.objective is None:
             return
         in_training = select_rows(self.data.metadata, self.data.training_rows)
@@ -82,19 +82,19 @@ class RunComponents:
             is_known = values >= 0 if kind == "categorical" else ~np.isnan(values)
             if values.ndim == 1 and len(np.unique(values[is_known])) < 2:
                 yield (
-                    f"objective: column '{name}' has one value or none in training and shapes nothing."
+                    f"objective: column '{name}' has one value or none in training and shapes "
+                    "nothing."
                 )
 
 
 def build_components(
     settings: Config, cohort: Cohort, source: Source | None = None, *, is_new: bool = True
 ) -> RunComponents:
-    """Build everything from the configuration and the table.
+    """Build data, network and loss of a run from its configuration and its table.
 
-    Only a user's own transforms read an image.
-
-    `source` is that of the configuration where transforms came from Python. A run that `is_new`
-    reads the weights that it is to start from; later it has its own.
+    No image is read, unless a user's own transforms read one. `source` has the transforms that came
+    from Python; None is the source that the configuration describes. A run that `is_new` reads the
+    weights of ``training.init``; a run that continues has weights of its own.
     """
     if source is None:
         source = source_of(settings.data, second=settings.second)
@@ -157,7 +157,7 @@ def build_components(
 
 
 def _check_contrast(settings: Config, objective: AnyObjective) -> None:
-    """Refuse two encoders with a loss that contrasts no views."""
+    """Refuse a supervised loss, which contrasts no views, for two encoders."""
     if settings.encoder_2 is not None and not objective.contrasts:
         raise ConfigError(
             "objective.loss: this one predicts, and two encoders need one that contrasts views."
@@ -180,7 +180,7 @@ def _build_model(
 
 
 def _subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
-    """Return the subject of each of some rows."""
+    """Return the subject of each of some rows of a cohort."""
     return cohort.table["subject_id"].iloc[list(rows)].astype(str).tolist()
 
 
@@ -194,7 +194,7 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns that batches are balanced by."""
+    """Return the columns of the table by which batches are balanced."""
     training = settings.training
     sampling = f"training.sampling: {training.sampling}"
     traits = {}
@@ -208,11 +208,11 @@ def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
-    """Return a column: numbers, or text with None for a missing cell."""
+    """Return a column of a table as numbers, or as text with None for a missing cell."""
     if name not in cohort.table or name == "path":
         raise DataError(no_column(f"{key}: {cohort.source.name}", name, cohort.table.columns))
     values = cohort.table[name]
     if values.dtype.kind == "f":
         return values.to_numpy(dtype=float)
-    text = [None if pd.isna(value) or value == "" else str(value) for value in values]
-    return np.array(text, dtype=object)
+    words = [None if pd.isna(value) or value == "" else str(value) for value in values]
+    return np.array(words, dtype=object)

@@ -17,7 +17,7 @@ from neurocontrast.training.components import LINEAR_OBJECTIVES
 def contracts_of(
     settings: Config, components: RunComponents, folder: Path, fitted: Mapping[str, object]
 ) -> list[EncoderDescription]:
-    """Describe each encoder of a run before training; `fitted` are facts of the first one."""
+    """Describe each encoder of a run before training; `fitted` are facts of the first encoder."""
     common: Json = {
         "objective": _describe_objective(settings, components),
         "seed": settings.seed,

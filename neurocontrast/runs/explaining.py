@@ -39,7 +39,7 @@ from neurocontrast.weights import load, names
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Score of a network, and the scans as the network reads them."""
+    """Score that is explained of one network, with the scans as the network reads them."""
 
     score: LinearScore
     source: Brains
@@ -47,14 +47,14 @@ class Look:
 
 
 def _digest_of_run(run: Path) -> str | None:
-    """Return the digest by which embeddings name the encoder, or the members, of a run."""
+    """Return the digest by which embeddings name the encoder of a run, or all its members."""
     if has_members(run):
         return digest_of_members(read_record(run))
     return digest_of_weights(run)
 
 
 def find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Return the run near an evaluation, or the weights, whose encoder made its embeddings."""
+    """Find the run, or the weights, that made the embeddings of an evaluation, by the digest."""
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
         with suppress(NeurocontrastError):  # another file of that name
@@ -70,22 +70,21 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
         with suppress(NeurocontrastError):
             if digest and _digest_of_run(run) == digest:
                 return run
-    what = (
-        f"the encoder '{digest[:12]}…'"
-        if digest
-        else "an encoder that the evaluation does not name"
-    )
+    encoder = "an encoder that the evaluation does not name"
+    if digest:
+        encoder = f"the encoder '{digest[:12]}…'"
     raise ConfigError(
-        f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN."
+        f"run: {encoder} made the embeddings, and no run near {evaluation} has it. "
+        "Give the run: run=RUN."
     )
 
 
 def settings_as_embedded(
     data: AnyDataSettings, evaluation: Path, contract: EncoderContract
 ) -> AnyDataSettings:
-    """Return the section ``data`` with the share of measures that might be missing in embeddings.
+    """Return the section ``data`` with the share of missing measures that `embed` allowed.
 
-    A share that is given stays; the earlier versions' evaluations do not record it.
+    A share that the section states stays. Evaluations of earlier versions record no share.
     """
     if contract.preprocessing.kind != "measures":
         return data
@@ -101,7 +100,7 @@ def settings_as_embedded(
 def leave_out_evaluated(
     sources: Sequence[Brains], listed: Cohort, evaluated: pd.DataFrame, progress: Progress
 ) -> pd.DataFrame:
-    """Return the evaluated scans that all sources can use, where others are to be left out."""
+    """Leave out evaluated scans that a network cannot read, with ``data.skip_unreadable``."""
     if not sources[0].skips:
         return evaluated
     keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
@@ -122,7 +121,7 @@ def find_cohort(
     source: Brains,
     images_root: str | os.PathLike[str] | None,
 ) -> Cohort:
-    """Return the scans of the table near an evaluation with the recorded name and digest."""
+    """Find the evaluated table of scans in folders around an evaluation, by name and digest."""
     origin = read_evaluation(evaluation).embeddings
     name = origin.cohort_source or "participants.tsv"
     scans = _scans_in(evaluated)
@@ -148,9 +147,9 @@ def find_cohort(
 
 
 def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
-    """Return the scans of the evaluated embeddings, of which an evaluation may select some.
+    """Return all scans of the evaluated embeddings; None where no folder around has their file.
 
-    Return None if none are near.
+    An evaluation may have selected some of these scans.
     """
     if origin.file is None:
         return None
@@ -167,7 +166,7 @@ def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
 
 
 def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
-    """Return the rows of a cohort that are of some scans."""
+    """Return the rows of a cohort whose participant and session are among some scans."""
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
     return cohort.subset([row for row, name in enumerate(names) if name in scans])
 
@@ -175,10 +174,7 @@ def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
 def _choose_scans(
     cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
 ) -> tuple[Cohort, list[str]]:
-    """Return scans to explain, one a subject, classes balanced, and their truths.
-
-    The seed alone decides which.
-    """
+    """Choose scans by the seed, one a subject, classes balanced; return them with true labels."""
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
     row_of = {
         (str(participant), str(session)): row for row, (participant, session) in enumerate(names)
@@ -225,7 +221,7 @@ def choose_for_each(
     probe: FittedProbe,
     settings: ExplanationSettings,
 ) -> tuple[list[Cohort], list[str]]:
-    """Return the same chosen scans as each source reads them, and their truths.
+    """Choose the same scans for each network of a run; return them with their true labels.
 
     `listed` are the scans as the first source reads them.
     """
@@ -250,24 +246,25 @@ def choose_for_each(
 
 @dataclass(frozen=True)
 class ScoreMeaning:
-    """Say which number of a probe is explained."""
+    """Number of a probe whose differences are explained, such as the log-odds of a class."""
 
     score: str
     positive: str | None = None
-    """Class that a high score speaks for; None of a continuous target."""
+    """Class of people with a high score; None for a continuous target."""
 
 
 def readout_of(
     probe: FittedProbe, positive: str | None
 ) -> tuple[list[tuple[npt.NDArray[np.float64], float]], ScoreMeaning]:
-    """Return weights of the features as they are, and intercept, of a number of the probe.
+    """Return the explained number of a probe as weights of unstandardised features and intercept.
 
-    There is a pair for each member of a run, or one; the meaning of the number comes second.
+    Each member of a run has a pair of weights and intercept. The meaning of the number is second.
     """
     if is_joined(probe.blocks):
+        encoders = one_of(map(attrgetter("name"), probe.blocks))
         raise ConfigError(
-            f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "
-            "a map is of one encoder. Explain an evaluation of one of them."
+            f"explanation: the probe was fitted on joined features ({encoders}), and a map is of "
+            "one encoder. Explain an evaluation of one of them."
         )
     contrast, meaning = _contrast(probe, positive)
     sizes = list(map(attrgetter("n_features"), probe.members)) or [probe.n_features]
@@ -298,11 +295,14 @@ def _contrast(
         _check_positive(positive, evaluated, f"'{evaluated}', which the evaluation had")
         return np.ones(1), ScoreMeaning("decision value (log-odds)", evaluated)
     if positive not in probe.classes:
-        found = "missing" if positive is None else f"there is no class '{positive}'"
-        near = "" if positive is None else suggestion(positive, probe.classes)
+        problem = "missing"
+        hint = ""
+        if positive is not None:
+            problem = f"there is no class '{positive}'"
+            hint = suggestion(positive, probe.classes)
         raise ConfigError(
-            f"explanation.positive: {found}; of several classes one must be named: positive=NAME.{near} "
-            f"It can be: {one_of(probe.classes)}."
+            f"explanation.positive: {problem}; of several classes one must be named: "
+            f"positive=NAME.{hint} It can be: {one_of(probe.classes)}."
         )
     # The class itself, less the mean of the others.
     contrast = np.full(len(probe.classes), -1 / (len(probe.classes) - 1))
@@ -312,7 +312,7 @@ def _contrast(
 
 
 def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -> None:
-    """Refuse another positive class than that of the evaluation."""
+    """Refuse a positive class that is not the positive class of the evaluation."""
     if positive not in (None, evaluated):
         raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
 
@@ -320,28 +320,33 @@ def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -
 def check_encoder(
     probe: FittedProbe, described: EncoderDescription, run: Path, progress: Progress
 ) -> None:
-    """Refuse another run than that whose features were evaluated; warn where nobody can tell."""
+    """Refuse a run whose features were not evaluated; warn if the evaluation names no encoder."""
     n_features = described.n_features or 0
     check_probe_members(probe, described, parameter=f"{run}")
     sha256 = described.weights.sha256 or ""
     expected, _, how = (probe.encoder or "").partition(", ")
     if how.startswith("head") or "read out" in how:
-        made = (
-            "after the projection head (embedding.layer: head)" if how.startswith("head") else how
-        )
+        layer = how
+        if how.startswith("head"):
+            layer = "after the projection head (embedding.layer: head)"
         raise DataError(
-            f"{run}: the probe was fitted on embeddings {made}, and a map is that of the encoder's features. Embed "
-            "with embedding.layer: encoder and without embedding.read_out, and evaluate that table."
+            f"{run}: the probe was fitted on embeddings {layer}, and a map is that of the "
+            "encoder's features. Embed with embedding.layer: encoder and without "
+            "embedding.read_out, and evaluate that table."
         )
     if n_features != probe.n_features or (expected and expected != sha256):
-        known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
+        recorded = "one that is not recorded"
+        if expected:
+            recorded = f"'{expected[:12]}…'"
         raise DataError(
-            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {known}, and this is the "
-            f"encoder '{sha256[:12]}…' with {n_features}. Give the run whose embeddings were evaluated."
+            f"{run}: the probe was fitted on {probe.n_features} features of the encoder "
+            f"{recorded}, and this is the encoder '{sha256[:12]}…' with {n_features}. Give the run "
+            "whose embeddings were evaluated."
         )
     if not expected:
         progress.warning(
-            f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken."
+            f"{run}: the evaluation does not say which encoder made its embeddings; this one is "
+            "taken."
         )
     if how:
         progress.warning(f"the embeddings were made in {how}; the map is computed in float32.")

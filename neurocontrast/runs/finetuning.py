@@ -44,21 +44,21 @@ from neurocontrast.runs.networks import (
 from neurocontrast.runs.planning import complete_plan
 
 _FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
-"""Settings of fine-tuning with which an interrupted call may be continued."""
+"""Settings of fine-tuning that may change when an interrupted call continues."""
 _SCRATCH = {"loss": "none", "title": "none: random weights"}
 _NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
-    """Begin every fold with a network, which reads the scans in its own way."""
+    """Network of a run, or of a member, with which the training of every fold begins."""
 
     encoder: Encoder
     contract: EncoderContract
     """``encoder.json`` of the network."""
     source: Brains
     cohort: Cohort
-    """The scans that take part, in the order of the plan."""
+    """Scans that are trained on or tested, in the order of the plan."""
     augment: Any
     """Section ``augment`` of the views that the network is shown."""
     seed: int
@@ -72,7 +72,7 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class FoldsPlan:
-    """Plan networks and folds before an image is read."""
+    """Networks and folds of a fine-tuning, planned before an image is read."""
 
     settings: Config
     networks: tuple[TrainedNetwork, ...]
@@ -94,7 +94,7 @@ class FoldsPlan:
 
     @property
     def augment(self) -> object:
-        """Settings of the views that networks are shown, a list for unlike ones; None for scans."""
+        """Settings of random views, a list if members differ; None if scans are shown unchanged."""
         if not self.settings.finetune.augment:
             return None
         sections = []
@@ -105,7 +105,7 @@ class FoldsPlan:
         return sections[0]
 
     def key(self) -> str:
-        """Return a digest of all that a fold's networks depend on, where folds of two calls belong together."""
+        """Return a digest of all that networks depend on, by which a later call finds its folds."""
         splits = [
             (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
             for split in self.plan.splits
@@ -118,7 +118,7 @@ class FoldsPlan:
             encoders.append([encoder, network.contract.preprocessing.content()])
             scans.append([network.cohort.digest(), network.source.signatures(network.cohort)])
         chosen = self.plan.settings.without_folders()
-        known = [
+        depends_on = [
             self.weights,
             encoders,
             settings,
@@ -129,11 +129,11 @@ class FoldsPlan:
             splits,
             version(),
         ]
-        return digest_of("finetune", json.dumps(known, sort_keys=True))
+        return digest_of("finetune", json.dumps(depends_on, sort_keys=True))
 
     @property
     def choices(self) -> Description:
-        """Settings as ``config.yaml`` holds them."""
+        """Sections of ``config.yaml`` that repeat this fine-tuning."""
         return {
             "seed": self.settings.seed,
             "evaluation": self.plan.settings.without_folders(),
@@ -143,10 +143,7 @@ class FoldsPlan:
         }
 
     def prepared(self, progress: Progress) -> FoldsPlan:
-        """Preprocess the scans, and return the folds_plan checked by their contents and announced.
-
-        Their voxels are a baseline of it.
-        """
+        """Prepare the scans; return the plan with checked contents and a baseline of voxels."""
         contents = []
         for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):
             network = self.networks[number]
@@ -178,7 +175,7 @@ def plan_folds(
     from_scratch: bool,
     progress: Progress,
 ) -> FoldsPlan:
-    """Check all that can be checked before an image is read, and make the folds; see `finetune`."""
+    """Plan the folds of `finetune`, and refuse all that can be refused before an image is read."""
     chosen = settings.evaluation
     networks = load_networks(run)
     for network in networks:
@@ -236,17 +233,18 @@ def plan_folds(
 
 
 def _without_components(network: RunNetwork) -> None:
-    """Take off components beside a network; refuse an encoder that is linear."""
+    """Remove principal components from an encoder with a network; refuse a linear encoder."""
     encoder = network.encoder.without_beside()
     if encoder.settings.is_linear:
         raise ConfigError(
-            f"finetune: the encoder of '{network.folder}' is '{encoder.settings.name}', whose components are computed "
-            "in one pass and not trained. Give a run of a network, or `embed` this one and `evaluate` its features."
+            f"finetune: the encoder of '{network.folder}' is '{encoder.settings.name}', whose "
+            "components are computed in one pass and not trained. Give a run of a network, or "
+            "`embed` this one and `evaluate` its features."
         )
 
 
 def _views_of(settings: Config, network: RunNetwork) -> Any:
-    """Return the section ``augment`` of a network: that of the settings, or of its own run."""
+    """Return the section ``augment`` of the settings; without one, that of the network's run."""
     of_run = network.contract.augment
     if "augment" in settings.model_fields_set or of_run is None:
         return settings.augment
@@ -255,17 +253,18 @@ def _views_of(settings: Config, network: RunNetwork) -> Any:
 
 
 def _model_of(networks: Sequence[RunNetwork], *, from_scratch: bool) -> GivenModel:
-    """Return the model whose predictions the folds give, and its name."""
+    """Name and describe the model of an evaluation whose predictions come from the folds."""
     name = "fine-tuned network"
     weights = "pretrained"
     if from_scratch:
         name = "network from scratch"
         weights = "random"
     encoders = dict.fromkeys(map(attrgetter("encoder.settings.name"), networks))
-    text = f"{' and '.join(encoders)}, {weights} weights to begin with"
-    why = _NOT_STORED
+    description = f"{' and '.join(encoders)}, {weights} weights to begin with"
     if len(networks) > 1:
         name = f"mean of {len(networks)} {name.replace('network', 'networks')}"
-        text = f"mean of {len(networks)} members: {text}"
+        description = f"mean of {len(networks)} members: {description}"
     n_features = sum(map(attrgetter("encoder.n_features"), networks))
-    return GivenModel("embedding", name, text, why, n_features, n_members=len(networks))
+    return GivenModel(
+        "embedding", name, description, _NOT_STORED, n_features, n_members=len(networks)
+    )

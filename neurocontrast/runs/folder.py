@@ -31,10 +31,10 @@ from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 _REMEDY = "Copy the run again."
 read_json = partial(reading.read_json, error=CheckpointError, remedy=_REMEDY)
-"""Read the object of a JSON file that belongs to a run."""
+"""Read a JSON object from a file of a run."""
 PROVENANCE = "provenance.json"
 INITIAL = "init"
-"""Folder of a run with the weights that it started from, where these were not drawn at random."""
+"""Folder with the weights of ``training.init`` that a run started from."""
 _OF_CONTENTS = ("pretraining_contents", "pretraining_contents_complete")
 """Keys of ``provenance.json`` about the content of scans, which earlier versions did not record."""
 UNKNOWN = "pretraining_unknown"
@@ -58,16 +58,16 @@ FREE_TO_DIFFER = (
     "report",
     "explanation",
 )
-"""Keys that change no weight, or only its last bits.
+"""Keys of the configuration that may change when a run continues.
 
-The cohort is compared by its digest, not by its path.
+They change weights in the last bits at most. The cohort is compared by its digest, not by its path.
 """
 
 
 def check_new(folder: Path, *, resume: bool) -> bool:
-    """Return whether a run is to begin in `folder`, or False where there is one to continue.
+    """Tell whether a new run is to begin in a folder; False for a run that can be continued.
 
-    Refuse anything else.
+    A file, a folder of other files, and a run without `resume` are refused.
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"out: must be a directory, but '{folder}' is a file. Give another.")
@@ -79,7 +79,8 @@ def check_new(folder: Path, *, resume: bool) -> bool:
     if "config.yaml" in names and {PROVENANCE, MEMBERS} & set(names):
         if not resume:
             raise ConfigError(
-                f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
+                f"out: '{folder}' already holds a run. Continue it with --resume, or give another "
+                "directory."
             )
         return False
     if {MEMBERS, "members"} <= set(names):
@@ -89,7 +90,8 @@ def check_new(folder: Path, *, resume: bool) -> bool:
         )
     if not set(names) <= {"config.yaml", PROVENANCE, "skipped.tsv", INITIAL, MEMBERS}:
         raise ConfigError(
-            f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
+            f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). "
+            "Give another directory."
         )
     return True
 
@@ -101,30 +103,33 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
     """
     before = load_config(folder / "config.yaml")
     provenance = read_provenance(folder)
-    found = differences(
+    changes = differences(
         before, config, ignore=(*FREE_TO_DIFFER, "training.epochs", "training.init")
     )
-    found += _differences_in_training(folder, before, config)
+    changes += _differences_in_training(folder, before, config)
     # A run keeps the weights that it started from, wherever they have gone since.
     start = provenance.init.sha256
     init = config.training.init
-    given = start if init is not None and not init.exists() else init and digest_of_weights(init)
-    if given != start:
-        found.append(
+    digest = None
+    if init is not None:
+        digest = digest_of_weights(init) if init.exists() else start
+    if digest != start:
+        changes.append(
             f"training.init: was {before.training.init}, is {init}, and these are other weights"
         )
     if cohort is not None and cohort.digest() != provenance.cohort.digest:
         was = _name_cohort(provenance.cohort)
         now = _name_cohort(describe_cohort(cohort))
-        found.append(f"cohort: was {was}, is {now}")
+        changes.append(f"cohort: was {was}, is {now}")
     if provenance.environment.neurocontrast != version():
-        found.append(f"neurocontrast: was {provenance.environment.neurocontrast}, is {version()}")
-    if found:
+        changes.append(f"neurocontrast: was {provenance.environment.neurocontrast}, is {version()}")
+    if changes:
         allowed = ", ".join(("a greater training.epochs", *FREE_TO_DIFFER))
-        raise CheckpointError(f"{text_of_changes(folder, found)} What may change: {allowed}.")
+        raise CheckpointError(f"{text_of_changes(folder, changes)} What may change: {allowed}.")
 
 
 def _name_cohort(cohort: RunCohort) -> str:
+    """Name a cohort by its table, number of scans and digest."""
     return f"{cohort.source} ({cohort.n_scans} scans, digest {cohort.digest[:12]})"
 
 
@@ -142,7 +147,7 @@ def check_same_number(folder: Path, settings: Config) -> None:
 
 
 def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
-    """Return why a run cannot continue, a change a line, and the remedy."""
+    """Explain that a run cannot continue: one line for each change, and the remedy."""
     lines = "\n".join(map("  {}".format, changes))
     return (
         f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
@@ -157,13 +162,16 @@ def _differences_in_training(folder: Path, before: Config, now: Config) -> Itera
     newest = newest_checkpoint(folder / "checkpoints")
     n_done = 0 if newest is None else epochs_of(newest)
     if was != epochs and now.training.schedule == "cosine":
-        yield f"training.epochs: was {was}, is {epochs}, and a cosine schedule reaches its end at the last of them"
+        yield (
+            f"training.epochs: was {was}, is {epochs}, and a cosine schedule reaches its end at "
+            "the last of them"
+        )
     elif epochs < min(was, n_done):
         yield f"training.epochs: was {was}, is {epochs}, and {n_done} are done"
-    n_before, n_now = (each.training.devices * each.training.num_nodes for each in (before, now))
-    in_head, in_encoder = (
-        any(getattr(e, key) == "batch" for e in now.encoders) for key in ("projection_norm", "norm")
-    )
+    n_before = before.training.devices * before.training.num_nodes
+    n_now = now.training.devices * now.training.num_nodes
+    in_head = any(encoder.projection_norm == "batch" for encoder in now.encoders)
+    in_encoder = any(encoder.norm == "batch" for encoder in now.encoders)
     of_whole_batch = now.training.sync_batchnorm and (
         now.training.micro_batch_size is None or not in_encoder
     )
@@ -173,7 +181,7 @@ def _differences_in_training(folder: Path, before: Config, now: Config) -> Itera
 
 
 def continue_run(folder: Path, config: Config, progress: Progress) -> None:
-    """Note a run's new length in its ``config.yaml``, if there is one; every other file stays."""
+    """Write a new number of epochs into ``config.yaml`` of a run that becomes longer."""
     was = load_config(folder / "config.yaml").training.epochs
     if config.training.epochs != was:
         write_config(folder / "config.yaml", config)
@@ -189,16 +197,16 @@ def start_run(
     contents: Sequence[str],
     earlier: KnownPeople | None = None,
 ) -> None:
-    """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``.
+    """Write ``provenance.json``, with `facts` and all subjects of training, and ``config.yaml``.
 
     Parameters
     ----------
     folder, config, cohort, facts
-        The run, what it is to do, its scans, and what else is recorded.
+        Folder, configuration and scans of the run, and further content of ``provenance.json``.
     contents : sequence of str
         Digests of the content of each scan, as `Source.contents` returns them.
     earlier : KnownPeople, optional
-        People that the weights had seen which the run starts from; None for random weights.
+        People of the pretraining of the weights of ``training.init``; None for random weights.
     """
     earlier = earlier or KnownPeople(frozenset(), is_complete=True)
     digests = set(" ".join(contents).split())
@@ -254,23 +262,20 @@ def read_simulation(cohort: Cohort) -> SimulationRecord | None:
 
 
 def read_provenance(folder: Path) -> Provenance:
-    """Read a run's ``provenance.json``.
-
-    Without its subjects nobody could tell who was in pretraining.
-    """
+    """Read ``provenance.json`` of a run: its cohort, versions, and digests of its people."""
     path = folder / PROVENANCE
     return Provenance.of(read_json(path), path, error=CheckpointError, remedy=_REMEDY)
 
 
 def find_provenance(folder: Path) -> Provenance | None:
-    """Read ``provenance.json`` of a run, or of weights that need not have one."""
+    """Read ``provenance.json`` of a run, or of weights; None for weights without the file."""
     if not (folder / PROVENANCE).is_file():
         return None
     return read_provenance(folder)
 
 
 def read_preprocessing(folder: Path, source: Source) -> Source | None:
-    """Return a source with the preprocessing fitted as a run began; None without a record."""
+    """Return a source with the recorded preprocessing of a run; None without a record."""
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
     samples = source.contract()
@@ -302,26 +307,27 @@ def read_metrics(folder: Path) -> list[Json]:
     if not (table["epoch"] % 1 == 0).all():
         raise CheckpointError(f"{path}: column 'epoch' must hold whole numbers. {remedy}")
     epochs = table["epoch"].astype(int)
-    known = table.astype(object).where(np.isfinite(table), None).assign(epoch=epochs.tolist())
-    return [{str(name): value for name, value in row.items()} for row in known.to_dict("records")]
+    rows = table.astype(object).where(np.isfinite(table), None).assign(epoch=epochs.tolist())
+    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
 
 
 def is_finished(folder: Path, config: Config | None = None) -> bool:
-    """Return whether a run has its final encoder, trained for as many epochs as a configuration asks for."""
+    """Tell whether a run has its final encoder, after all epochs of a configuration."""
     path = folder / CONTRACT
-    there = path.is_file() and (folder / WEIGHTS).is_file()
-    return there and (config is None or read_json(path).get("epochs") == config.training.epochs)
+    if not path.is_file() or not (folder / WEIGHTS).is_file():
+        return False
+    return config is None or read_json(path).get("epochs") == config.training.epochs
 
 
 def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
-    """Warn of scans that are no real acquisitions; `key` of the configuration selects others."""
+    """Warn of imitated acquisitions in a table; `key` of the configuration can leave them out."""
     if (
         "acquisition" in cohort.table
         and cohort.table["acquisition"].astype(str).str.startswith("imitated").any()
     ):
         progress.warning(
-            f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the real scans: "
-            f"participants.tsv next to it, or {key}={{acquisition: [real]}}."
+            f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the "
+            f"real scans: participants.tsv next to it, or {key}={{acquisition: [real]}}."
         )
 
 
@@ -335,7 +341,8 @@ def describe_embedded(
     people |= dict.fromkeys(_OF_CONTENTS)
     if provenance is None:
         progress.warning(
-            f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
+            f"{run}: there is no provenance.json, so nobody can tell whether these participants "
+            "were in pretraining."
         )
     else:
         _warn_of_unknown(run, provenance, progress)
@@ -360,7 +367,7 @@ def describe_embedded(
 
 
 def _warn_of_unknown(run: Path, provenance: Provenance, progress: Progress) -> None:
-    """Warn of a run that does not say everybody who was learned from."""
+    """Warn of a run whose people of pretraining are not all recorded."""
     unknown = ", ".join(provenance.pretraining_unknown)
     if unknown:
         progress.warning(

@@ -1,4 +1,4 @@
-"""Train the networks of a run in every fold of a folds_plan."""
+"""Fine-tune the networks of a run in every fold of an evaluation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FINISHED = "finished.json"
 
 
 def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
-    """Train the networks of every fold that are not finished, and return their model, predicting."""
+    """Train the unfinished networks of every fold; return the model that has all predictions."""
     plan = folds_plan.plan
     predictions = {}
     folds = _train_folds(folds_plan, work, progress)
@@ -45,7 +45,7 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
             scores = scores[:, 1]
         decided = decide_scores(scores, plan.target, split.train, plan.settings)
         predictions[split.repeat, split.fold] = Prediction(scores, *decided)
-    abouts, epochs = _list_epochs(folds)
+    trainings, epochs = _list_epochs(folds)
     begins_with = "pretrained weights"
     if folds_plan.from_scratch:
         begins_with = "random weights"
@@ -55,7 +55,7 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
             "settings": folds_plan.settings.finetune.model_dump(mode="json"),
             "augment": folds_plan.augment,
             "seed": folds_plan.settings.seed,
-            "folds": abouts,
+            "folds": trainings,
         }
     )
     network = plan.models[0]
@@ -69,7 +69,7 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
 
 
 def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
-    """Train the networks one after another; return their ``finished.json``, a list a fold."""
+    """Train each network in each fold; return, for each fold, the ``finished.json`` of networks."""
     plan = folds_plan.plan
     folds = []
     n_folds = len(plan.splits)
@@ -88,23 +88,23 @@ def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[
                     write_json(folder / _FINISHED, trained)
                     shutil.rmtree(folder / "checkpoints")
                 trained = read_json(folder / _FINISHED)
-                progress.message(f"{title}: {_say_epoch(trained['about'])}")
+                progress.message(f"{title}: {_describe_epoch(trained['about'])}")
                 folds[-1].append(trained)
                 task.advance()
     return folds
 
 
-def _say_epoch(about: Record) -> str:
-    """Say which epoch of a training is taken, and its loss."""
-    n_epochs = about["n_epochs"]
-    text = f"epoch {about['best_epoch']} of {n_epochs} is taken"
-    if not about["best_epoch"]:
-        text = f"no epoch of {n_epochs} is better than the probe it began as"
-    if about["best_loss"] is not None:
-        text += (
-            f", loss {about['best_loss']:.4g} on {about['n_validation']} scans of the training fold"
-        )
-    return text
+def _describe_epoch(training: Record) -> str:
+    """Name the epoch whose network is taken in a fold, and its validation loss."""
+    n_epochs = training["n_epochs"]
+    sentence = f"epoch {training['best_epoch']} of {n_epochs} is taken"
+    if not training["best_epoch"]:
+        sentence = f"no epoch of {n_epochs} is better than the probe it began as"
+    loss = training["best_loss"]
+    if loss is not None:
+        n_scans = training["n_validation"]
+        sentence += f", loss {loss:.4g} on {n_scans} scans of the training fold"
+    return sentence
 
 
 def _train(
@@ -115,10 +115,7 @@ def _train(
     title: str,
     progress: Progress,
 ) -> Description:
-    """Train a network of a fold.
-
-    Return predictions of the test scans, epochs and facts of the training.
-    """
+    """Train a network in a fold; return its predictions of the test scans, and its epochs."""
     settings = folds_plan.settings
     plan = folds_plan.plan
     target = plan.target
@@ -144,7 +141,7 @@ def _train(
         n_readers=settings.data.n_workers,
     )
     labels = Labels(target.values, None if target.kind == "continuous" else len(target.classes))
-    found = fit_supervised(
+    trained = fit_supervised(
         encoder,
         LabelledData(data, labels, split.test.tolist()),
         settings=settings.finetune,
@@ -153,15 +150,20 @@ def _train(
         output=TrainingOutput(folder, resume=True, title=title, progress=progress),
         view=view,
     )
-    about = {
+    training = {
         "repeat": split.repeat,
         "fold": split.fold,
         "n_fitted": len(fitted),
         "n_validation": len(tried),
+        "n_epochs": len(trained.metrics),
+        "best_epoch": trained.best_epoch,
+        "best_loss": trained.best_loss,
     }
-    about |= {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
-    known = {"predictions": found.predictions.tolist(), "metrics": found.metrics}
-    return known | {"about": about | {"best_loss": found.best_loss}}
+    return {
+        "predictions": trained.predictions.tolist(),
+        "metrics": trained.metrics,
+        "about": training,
+    }
 
 
 def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
@@ -176,15 +178,15 @@ def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
 def _list_epochs(
     folds: Sequence[Sequence[Record]],
 ) -> tuple[list[Description], list[Description]]:
-    """Return how each network of each fold was trained, and its epochs, a row each."""
-    abouts = []
+    """Return facts of the training of each network of each fold, and a row for each epoch."""
+    trainings = []
     epochs = []
     for fold in folds:
         for member, network in enumerate(fold):
             keys = {"repeat": network["about"]["repeat"], "fold": network["about"]["fold"]}
             if len(fold) > 1:
                 keys["member"] = member
-            abouts.append(keys | network["about"])
+            trainings.append(keys | network["about"])
             for row in network["metrics"]:
                 epochs.append(keys | row)
-    return abouts, epochs
+    return trainings, epochs

@@ -40,7 +40,7 @@ from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_be
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedScans:
-    """Features of scans, and the reasons why others have none.
+    """Features of scans, and the reasons why other scans have no features.
 
     Parameters
     ----------
@@ -74,15 +74,16 @@ class IncomingScans:
     """Scans of a folder or a table, and the networks of the run that embed them."""
 
     cohort: Cohort
-    tidy: pd.DataFrame  # the same rows as an evaluation reads them
+    tidy: pd.DataFrame
+    """Metadata of the scans, whose cells are read as in an evaluation."""
     readings: list[Reading[Brains]]
     settings: Config
     info: EmbeddingsInfo
-    """Description that a table of the features would carry."""
+    """Description of the run, as a table of embeddings has."""
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of measures by each reading; none of scans."""
+        """Standardisation of measures by each network of measures; none for networks of scans."""
         contracts = []
         for reading in self.readings:
             if isinstance(reading.source, RegionalMeasures):
@@ -91,7 +92,7 @@ class IncomingScans:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about the scans as each reading lists them."""
+        """Warnings about the scans from the list of each network."""
         warnings = list[str]()
         for reading in self.readings:
             warnings += reading.cohort.warnings
@@ -111,7 +112,7 @@ class IncomingScans:
         return embedded
 
     def _embed_measures(self, progress: Progress) -> EmbeddedScans:
-        """Embed people's measures in one pass; who lacks too much has the reason."""
+        """Embed measures of people in one pass; people who lack too many measures have an error."""
         names = self.cohort.names()
         errors: list[str | None] = [None] * len(names)
         for reading in self.readings:
@@ -138,11 +139,12 @@ class IncomingScans:
         return embedded
 
     def _empty(self) -> npt.NDArray[np.float32]:
+        """Return features of all scans, NaN until a scan is embedded."""
         n_features = sum(map(attrgetter("network.n_features"), self.readings))
         return np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
 
     def _embed_images(self, progress: Progress) -> EmbeddedScans:
-        """Embed scans one by one."""
+        """Embed scans one by one, so that an unreadable scan stops no other."""
         n_scans = len(self.cohort)
         embedded = EmbeddedScans(self._empty(), [None] * n_scans, [""] * n_scans, [""] * n_scans)
         settings = self.settings.embedding
@@ -199,13 +201,13 @@ def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
 
 
 @dataclass(frozen=True, eq=False)
-class OpenedRun:
-    """Networks of a run that are loaded, before any scan is listed."""
+class LoadedRun:
+    """Run whose networks are loaded, before scans to predict are listed."""
 
     folder: Path
     readers: list[Reader]
     info: EmbeddingsInfo
-    """Description that a table of the features would carry."""
+    """Description of the run, as a table of embeddings has."""
     settings: Config
 
     @classmethod
@@ -214,7 +216,7 @@ class OpenedRun:
         run: Path,
         config: AnyConfig | None,
     ) -> Self:
-        """Load the networks of a run."""
+        """Load the networks of a run, with the section `embedding` of a configuration."""
         settings = as_config({} if config is None else config)
         readers, described = load_readers(run, settings.embedding)
         return cls(
@@ -241,7 +243,8 @@ class OpenedRun:
     ) -> IncomingScans:
         """List scans, or people with measures, as each network reads them.
 
-        Measures that cannot be read are those of a person who has an error later.
+        People whose measures cannot be read are listed too, and have an error when they are
+        embedded.
         """
         data = self.settings.data
         if "skip_unreadable" in type(data).model_fields:
@@ -261,20 +264,21 @@ class OpenedRun:
     def _cohort_of(
         self, source: Brains, scans: AnyTable, images_root: str | os.PathLike[str] | None
     ) -> Cohort:
-        place = place_of(scans)
+        """Return the scans of a table, a folder or a file, as a network reads them."""
+        path = place_of(scans)
         cohort = source.unlisted(scans, images_root=images_root)  # people with measures
         if cohort is None:
             if isinstance(scans, pd.DataFrame):
                 cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
             else:
-                if _are_scans(place):
-                    check_table(self.readers, place.name)
-                cohort = _cohort_of_scans(place, source, images_root)
+                if _are_scans(path):
+                    check_table(self.readers, path.name)
+                cohort = _cohort_of_scans(path, source, images_root)
         where = self.settings.embedding.where
         cohort = cohort.select(where) if where else cohort
         if not len(cohort):
             raise DataError(
-                f"{place.name}: no row is left, and there is nothing to predict without a scan."
+                f"{path.name}: no row is left, and there is nothing to predict without a scan."
             )
         return cohort
 
@@ -287,15 +291,13 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: AnyConfig | None,
 ) -> IncomingScans:
-    """List scans, and load the network of the run whose features a probe was fitted on.
+    """List the scans of `predict`, and load the networks of a run to embed them.
 
-    Refuse that of another encoder.
-
-    `scans` are what `predict` takes.
+    A probe that was fitted on features of another encoder is refused.
     """
-    opened = OpenedRun.load(run, config)
-    opened.check_probe(fitted)
-    return opened.list_scans(scans, images_root=images_root)
+    loaded = LoadedRun.load(run, config)
+    loaded.check_probe(fitted)
+    return loaded.list_scans(scans, images_root=images_root)
 
 
 def _cohort_of_scans(
@@ -316,20 +318,20 @@ def _are_scans(scans: Path) -> bool:
     return scans.is_dir() or (scans.is_file() and is_scan(scans))
 
 
-def _cohort_of_files(place: Path, channels: tuple[str, ...]) -> Cohort:
+def _cohort_of_files(scans: Path, channels: tuple[str, ...]) -> Cohort:
     """Return a scan, or a folder's scans, with identifiers by BIDS names or the path."""
     if len(channels) > 1:
         raise DataError(
-            f"{place}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and their names do not "
-            "say which belong together. Give a table with these columns."
+            f"{scans}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and "
+            "their names do not say which belong together. Give a table with these columns."
         )
-    folder = (place if place.is_dir() else place.parent).absolute()
-    paths = [path.absolute() for path in (scans_below(place) if place.is_dir() else [place])]
-    known = [_named(path.name) for path in paths]
+    folder = (scans if scans.is_dir() else scans.parent).absolute()
+    paths = [path.absolute() for path in (scans_below(scans) if scans.is_dir() else [scans])]
+    identities = [_named(path.name) for path in paths]
     names = pd.DataFrame(
         {
-            "participant_id": [f"sub-{subject}" if subject else None for subject, _ in known],
-            "session": [session for _, session in known],
+            "participant_id": [f"sub-{subject}" if subject else None for subject, _ in identities],
+            "session": [session for _, session in identities],
         }
     )
     by_path = names.duplicated(keep=False) | names["participant_id"].isna()
@@ -338,12 +340,12 @@ def _cohort_of_files(place: Path, channels: tuple[str, ...]) -> Cohort:
     names["session"] = np.where(by_path, "", names["session"])
     subjects = [
         f"sub-{subject}" if subject else name
-        for (subject, _), name in zip(known, names["participant_id"], strict=True)
+        for (subject, _), name in zip(identities, names["participant_id"], strict=True)
     ]
-    return Cohort(names.assign(subject_id=subjects, path=list(map(str, paths))), place, folder)
+    return Cohort(names.assign(subject_id=subjects, path=list(map(str, paths))), scans, folder)
 
 
 def _named(name: str) -> tuple[str, str]:
-    """Return subject and session of a file name of BIDS; of any other, two empty texts."""
+    """Return subject and session of a file name of BIDS; "" and "" for any other name."""
     subject, session, _ = identity_of(name)
     return (subject, session) if name.startswith("sub-") and subject != name else ("", "")

@@ -1,4 +1,4 @@
-"""Weights that a run starts from, another run's or imported, fitted to the run's own network."""
+"""Weights of ``training.init``, from another run or imported, fitted to the network of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,50 +24,46 @@ from neurocontrast.runs.folder import INITIAL, find_provenance
 
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
 _OF_THE_INPUT = ("mean", "std")
-"""Buffers that are measured on the run's own images."""
+"""Buffers of an encoder that are measured on the images of the new run."""
 _FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
-"""What is learned of measures again in every run."""
+"""Keys of the preprocessing of measures that every run learns from its own people."""
 _MOST_LINES = 20
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Hold the record of the weights that a run starts from, and their people."""
+    """Record of the weights that a run starts from, and the people of their pretraining."""
 
     start: Start
     """Section ``init`` of ``provenance.json`` and ``encoder.json``."""
     people: KnownPeople = field(default_factory=KnownPeople)
-    """Who was in the pretraining before, where known."""
+    """People in the pretraining of the weights; nobody where no record names them."""
     contract: EncoderContract | None = None
     """``encoder.json`` next to the weights."""
 
     def keep(
         self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress
     ) -> None:
-        """Write the first weights of `model` into the run.
+        """Write the first weights of a model into the folder of its run.
 
-        Say their origin and how scans differ.
+        Tell the origin of the weights; warn of scans that are prepared otherwise than theirs.
         """
         start = self.start
         progress.message(
             f"starting from {start.name}: {start.encoder}; projection head {start.head}"
         )
         if self.contract is not None:
-            was = _preparation(self.contract)
-            now = _preparation(samples)
-            keys = [
-                key for key in {**was, **now} if was.get(key) != now.get(key) and key not in _FITTED
-            ]
-            found = [f"{key} was {was.get(key)}, is {now.get(key)}" for key in keys]
-            if found:
+            differences = _differences(self.contract, samples)
+            if differences:
                 progress.warning(
-                    f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}."
+                    "training.init: scans were prepared otherwise for these weights: "
+                    f"{'; '.join(differences)}."
                 )
         if not start.subjects_known:
             progress.warning(
-                f"training.init: {start.name} does not say who was in its pretraining, so nobody can tell whether "
-                "participants of a later evaluation were."
+                f"training.init: {start.name} does not say who was in its pretraining, so nobody "
+                "can tell whether participants of a later evaluation were."
             )
         described = EncoderDescription.model_validate(samples.content())
         save_encoder(folder / INITIAL, model.encoder, described, head=model.head)
@@ -76,6 +72,19 @@ class InitialWeights:
 def _preparation(samples: Samples) -> Json:
     """Return the settings by which samples are prepared, and their channels."""
     return {**samples.preprocessing.content(), "channels": samples.channels}
+
+
+def _differences(before: Samples, now: Samples) -> list[str]:
+    """Describe the settings by which scans are now prepared in another way than before."""
+    settings_before = _preparation(before)
+    settings = _preparation(now)
+    differences = []
+    for key in {**settings_before, **settings}:
+        value_before = settings_before.get(key)
+        value = settings.get(key)
+        if value_before != value and key not in _FITTED:
+            differences.append(f"{key} was {value_before}, is {value}")
+    return differences
 
 
 def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
@@ -99,7 +108,7 @@ def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a run; of a member, that of its run before."""
+    """Return the name of a run; of a member ``RUN/members/0``, after the name of its run."""
     resolved = folder.resolve()
     run = resolved.parent.parent
     if has_members(run):
@@ -121,49 +130,34 @@ def start_from(
     all that differs.
     """
     folder = initial_of_member(path, 0, n_members=1)
-    encoder = model.encoder
     if not (folder / CONTRACT).is_file():
         raise CheckpointError(
-            f"training.init: '{path}' is no run. Give one, or a folder of `neurocontrast weights import`, with which "
-            "weights of other programs come in."
+            f"training.init: '{path}' is no run. Give one, or a folder of `neurocontrast weights "
+            "import`, with which weights of other programs come in."
         )
     earlier, contract = load_encoder(folder)
     earlier.without_beside()
+    encoder = model.encoder
     tensors = earlier.state_dict()
-    said = "all weights"
-    pairs = [
-        (key, getattr(earlier.settings, key), getattr(encoder.settings, key))
-        for key in _OF_THE_NETWORK
-    ]
-    problems = [
-        f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now
-    ]
+    n_left = 0
+    problems = _unlike_settings(earlier, encoder)
     if measures:
         tensors, n_left = _of_measures(tensors, contract, measures, problems)
-        if n_left:
-            said += f" but those of {n_left} measures, which differ in nobody here or are not there"
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
-    is_new = contract.head is None or not len(model.head.state_dict())
-    if not is_new:
-        head = load_model(folder)[0].head
-        is_new = repr(head) != repr(model.head)
-        if not is_new:
-            model.head.load_state_dict(head.state_dict())
+    head = "taken over" if _take_over_head(model, folder, contract) else "new"
     people = KnownPeople()
     all_known = False
     provenance = find_provenance(folder)
     if provenance is not None:
         people = provenance.known_people()
         all_known = provenance.init.subjects_known
-    if n_channels != encoder.n_channels:
-        said += ", the first convolution adapted"
     start: Json = {
         "name": _name_of(folder),
         "sha256": contract.sha256,
-        "encoder": said,
+        "encoder": _describe_taken(n_left, is_adapted=n_channels != encoder.n_channels),
         "n_channels": n_channels,
-        "head": "new" if is_new else "taken over",
+        "head": head,
         "subjects_known": all_known,
     }
     if contract.imported:
@@ -171,8 +165,40 @@ def start_from(
     return InitialWeights(Start.model_validate(start), people, contract)
 
 
+def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
+    """Describe the settings in which the network of earlier weights is unlike that of a run."""
+    problems = []
+    for key in _OF_THE_NETWORK:
+        before = getattr(earlier.settings, key)
+        now = getattr(encoder.settings, key)
+        if before != now:
+            problems.append(f"encoder.{key}: is {before} there, {now} here")
+    return problems
+
+
+def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderContract) -> bool:
+    """Give a model the projection head of earlier weights; return False for unlike layers."""
+    if contract.head is None or not len(model.head.state_dict()):
+        return False
+    head = load_model(folder)[0].head
+    if repr(head) != repr(model.head):
+        return False
+    model.head.load_state_dict(head.state_dict())
+    return True
+
+
+def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
+    """Describe the weights of the encoder that a run takes over, for its records."""
+    taken = "all weights"
+    if n_left:
+        taken += f" but those of {n_left} measures, which differ in nobody here or are not there"
+    if is_adapted:
+        taken += ", the first convolution adapted"
+    return taken
+
+
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:
-    """Give a model the first weights that its run keeps, to resume without their source."""
+    """Give a model the first weights that its run keeps, so that a resumed run needs no source."""
     kept, _ = load_model(folder / INITIAL)
     model.load_state_dict(kept.state_dict())
 
@@ -180,26 +206,29 @@ def restore_initial(model: ContrastiveModel, folder: Path) -> None:
 def _adapted(
     tensors: Mapping[str, torch.Tensor], encoder: Encoder, path: Path, problems: list[str]
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """Return the tensors as the encoder needs them, and how many channels they were of.
+    """Fit earlier weights to the channels of an encoder; return them and their number of channels.
 
-    `problems` are known before.
+    Weights that do not fit are refused, together with the `problems` that were seen before.
     """
-    own = encoder.state_dict()
+    drawn = encoder.state_dict()
     fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}
-    fitted |= {name: own[name] for name in _OF_THE_INPUT if name in own}
-    first = _first_layer(own)
+    fitted |= {name: drawn[name] for name in _OF_THE_INPUT if name in drawn}
+    first = _first_layer(drawn)
     weight = fitted.get(first)
     n_channels = encoder.n_channels
-    n_before = n_channels if weight is None or weight.ndim != own[first].ndim else weight.shape[1]
+    n_before = n_channels
+    if weight is not None and weight.ndim == drawn[first].ndim:
+        n_before = weight.shape[1]
     if weight is not None and n_before != n_channels and 1 in (n_before, n_channels):
         fitted[first] = (
             weight.sum(dim=1, keepdim=True).expand(-1, n_channels, *weight.shape[2:]) / n_channels
         )
     elif n_before != n_channels:
         problems.append(
-            f"channels: {n_before} there, {n_channels} here, and nothing says which of them is which"
+            f"channels: {n_before} there, {n_channels} here, and nothing says which of them is "
+            "which"
         )
-    problems += misfits(fitted, own)
+    problems += misfits(fitted, drawn)
     if problems:
         more = [f"and {len(problems) - _MOST_LINES} more"] if len(problems) > _MOST_LINES else []
         shown = "".join(f"\n  {line}" for line in [*problems[:_MOST_LINES], *more])
@@ -210,6 +239,7 @@ def _adapted(
 
 
 def _first_layer(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return the name of the weights of the first convolution, or of the first linear layer."""
     return next(
         name for name, tensor in tensors.items() if name.endswith("weight") and tensor.ndim > 1
     )
@@ -221,7 +251,10 @@ def _of_measures(
     measures: tuple[str, ...],
     problems: list[str],
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """Return tensors whose first layer reads a run's measures; count the left-out measures."""
+    """Put the columns of the first layer in the order of a run's measures; count the left-out ones.
+
+    Measures that the earlier weights lack are added to `problems`.
+    """
     before = contract.preprocessing.columns
     if not before:
         problems.append("measures: nothing says which these weights are of; give a run of measures")
@@ -232,5 +265,5 @@ def _of_measures(
         problems.append(f"measures: {len(lacking)} of this run are not there: {shown}")
         return dict(tensors), 0
     first = _first_layer(tensors)
-    places = [before.index(name) for name in measures]
-    return {**tensors, first: tensors[first][:, places]}, len(before) - len(measures)
+    columns = list(map(before.index, measures))
+    return {**tensors, first: tensors[first][:, columns]}, len(before) - len(measures)

@@ -1,4 +1,4 @@
-"""Configuration, table and transforms that a run is made of, as Python or the command line give them."""
+"""Configuration, table and transforms of a run, as Python or the command line give them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Inputs:
     transforms: Compose | None = None
     """Preprocessing of a scan."""
     augment: Callable[..., Any] | None = None
-    """Random transforms that make the views."""
+    """Random transforms that make the two views of a scan."""
 
     def source(self, settings: Config) -> Source:
         """Return the source of the samples of a configuration.
 
-        Refuse transforms for other samples.
+        Transforms from Python are refused for samples that are no scans.
         """
         frame = self.participants if isinstance(self.participants, pd.DataFrame) else None
         return source_of(
@@ -46,10 +46,7 @@ class Inputs:
         )
 
     def with_table(self, settings: Config) -> Config:
-        """Return a configuration that names the table, if a file.
-
-        Refuse a run without any table.
-        """
+        """Return a configuration that names the file of the table; refuse a run without a table."""
         if self.participants is None:
             if settings.data.participants is None:
                 raise ConfigError(
@@ -64,7 +61,7 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Return a configuration that says which transforms came from Python."""
+        """Return a configuration in which the sections of transforms from Python are marked."""
         changes: Json = {}
         # The source refuses them for other samples than scans.
         if self.transforms is not None and isinstance(settings.data, DataSettings):
@@ -75,7 +72,7 @@ class Inputs:
 
 
 def with_folder_of_init(settings: Config) -> Config:
-    """Return a configuration with the folder of weights that ``training.init`` names."""
+    """Return a configuration whose ``training.init`` is a folder, also for weights by name."""
     init = settings.training.init
     if init is None:
         return settings
@@ -84,9 +81,9 @@ def with_folder_of_init(settings: Config) -> Config:
 
 
 def read_settings(config: AnyConfig | None, folder: Path, *, resumes: bool) -> Config:
-    """Read the configuration, by default that of the run in a folder.
+    """Read a configuration, by default that of the run in a folder.
 
-    Refuse a folder that cannot have the run.
+    A folder that can neither begin nor continue a run is refused.
     """
     is_new = not (folder / "config.yaml").is_file()
     if launched().by is None:  # of several processes another may have begun the run already
@@ -102,7 +99,7 @@ def read_settings(config: AnyConfig | None, folder: Path, *, resumes: bool) -> C
 
 
 def check_machine(settings: Config) -> None:
-    """Refuse devices that are not there, and several for an encoder that one process fits."""
+    """Refuse devices that this machine lacks, and several processes for a linear encoder."""
     training = settings.training
     usable_accelerator(
         training.accelerator, training.devices, section="training", training=training.precision

@@ -1,4 +1,4 @@
-"""Make several finished runs one, whose members' predictions are averaged.
+"""Join several finished runs to one run, whose members' predictions are averaged.
 
 The weights are copied, so that the joined run needs none of the runs that it was made of. A run of
 members is joined as its members.
@@ -53,12 +53,12 @@ from neurocontrast.runs.folder import (
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
 """Files of a member, beside its weights; checkpoints are not copied."""
 _BRAINS = {"volumes": "scans", "measures": "regional measures"}
-"""Samples of brains, by the kind that ``encoder.json`` names."""
+"""Words of messages for the kinds of samples in ``encoder.json``."""
 
 
 @dataclass(frozen=True)
 class RunToJoin:
-    """A finished run of one encoder, or of members, which becomes part of another."""
+    """A finished run of one encoder, or of members, whose encoders are joined with other runs'."""
 
     name: str
     folder: Path
@@ -68,20 +68,20 @@ class RunToJoin:
     record: MembersRecord | None = None
     """``members.json`` of a run of members."""
     provenance: Provenance | None = None
-    """``provenance.json``; None for weights that do not say who was learned from."""
+    """``provenance.json``; None for weights without a record of the people of pretraining."""
 
     @property
     def samples(self) -> str:
-        """Kind of samples that its encoders read."""
+        """Kind of samples that the encoders read: volumes or measures."""
         return self.contracts[0].preprocessing.kind
 
     @property
     def says_people(self) -> bool:
-        """Whether everybody is known whom its encoders learned from."""
+        """Whether the run names all people whom its encoders learned from."""
         return self.provenance is not None and self.provenance.says_people
 
     def origin(self, number: int) -> str:
-        """Name the run that a member comes from; where that was joined, its inner run too."""
+        """Name the run of a member; in a joined run, followed by the name of the inner run."""
         if self.record is None or self.record.joined is None:
             return self.name
         return f"{self.name}/{self.record.joined[number].run}"
@@ -115,7 +115,7 @@ def join_runs(
 
 
 def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuse a folder that is in use, or one of the runs, or holds one, or is within one."""
+    """Refuse a folder with other files, and a folder that is, holds or lies in one of the runs."""
     check_output_folder(target, overwrite=overwrite, marker=MEMBERS, what="a joined run")
     if has_members(target) and read_record(target).joined is None:
         raise ConfigError(
@@ -146,6 +146,7 @@ def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
 
 
 def _read_run(name: str, folder: Path) -> RunToJoin:
+    """Read a run to be joined: its encoders, its record of members, and its people."""
     record = None
     if has_members(folder):
         record = read_record(folder)
@@ -181,8 +182,8 @@ def _check_samples(runs: Sequence[RunToJoin]) -> None:
         sample_kind = KINDS.find(kind)
         if sample_kind is not None:
             raise ConfigError(
-                f"runs: {', '.join(names)} was trained on {sample_kind.title}, and runs of brains are "
-                f"joined. Join tables of embeddings of {sample_kind.items}."
+                f"runs: {', '.join(names)} was trained on {sample_kind.title}, and runs of brains "
+                f"are joined. Join tables of embeddings of {sample_kind.items}."
             )
     if len(kinds) > 1:
         raise ConfigError(
@@ -192,7 +193,7 @@ def _check_samples(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_different(runs: Sequence[RunToJoin]) -> None:
-    """Refuse encoders that would count twice."""
+    """Refuse runs with the same weights, which would count twice in the mean."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for member, contract in zip(run.members, run.contracts, strict=True):
@@ -206,7 +207,7 @@ def _check_different(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_transforms(runs: Sequence[RunToJoin]) -> None:
-    """Refuse transforms from Python that not all runs have: scans are prepared by one list."""
+    """Refuse unlike transforms from Python, since `embed` takes one list of transforms for all."""
     by_python = []
     for run in runs:
         if run.contracts[0].preprocessing.has("image_shape"):
@@ -219,8 +220,8 @@ def _check_transforms(runs: Sequence[RunToJoin]) -> None:
             if contract.preprocessing != first:
                 raise ConfigError(
                     f"runs: {', '.join(by_python)} has transforms from Python, and '{run.name}' "
-                    f"and '{runs[0].name}' differ in theirs: nobody could give both. Join tables of "
-                    "embeddings."
+                    f"and '{runs[0].name}' differ in theirs: nobody could give both. Join tables "
+                    "of embeddings."
                 )
 
 
@@ -275,10 +276,10 @@ def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
     provenances = list(filter(None, map(attrgetter("provenance"), runs)))
     of_runs = []
     for run in runs:
-        known = KnownPeople()
+        people_of_run = KnownPeople()
         if run.provenance is not None:
-            known = run.provenance.known_people()
-        of_runs.append(known)
+            people_of_run = run.provenance.known_people()
+        of_runs.append(people_of_run)
     people = join_people(of_runs)
     cohorts = {}
     joined = []
@@ -306,7 +307,7 @@ def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
 
 
 def _one_cohort(provenances: Sequence[Provenance]) -> RunCohort:
-    """Return the cohort that all runs share, or one of several sources whose size nobody knows."""
+    """Return the cohort that all runs share; unlike cohorts become one of unknown size."""
     sizes = []
     sources = []
     digests = []

@@ -28,13 +28,13 @@ def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
 
 
 def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
-    """Return which rows are of subjects that a probe was fitted on, under any identifier."""
+    """Tell which rows are of subjects that a probe was fitted on, under any identifier."""
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 
 
 @dataclass(frozen=True)
 class Labels:
-    """A table of true labels as text, and its name."""
+    """Table of true labels as text, with the name of its file."""
 
     cells: pd.DataFrame
     source: str
@@ -45,7 +45,7 @@ class Labels:
 def read_labels(
     fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> Labels | None:
-    """Read the table to calibrate with, if there is one; refuse where no bias can be learned."""
+    """Read the labels to calibrate with; refuse several classes, and scans without a site."""
     if calibrate is None:
         return None
     if fitted.kind == "multiclass":
@@ -54,9 +54,10 @@ def read_labels(
         )
     if tidy["site"].isna().all():
         raise DataError(
-            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to the "
-            "table of the scans: predict from the table (participant_id, path, site) in place of a "
-            "folder, or embed it again, for embeddings. Scans of one site have the same word there."
+            "calibrate: no scan has a site, and a bias is that of a site. Give a column 'site' to "
+            "the table of the scans: predict from the table (participant_id, path, site) in place "
+            "of a folder, or embed it again, for embeddings. Scans of one site have the same word "
+            "there."
         )
     source = place_of(calibrate).name
     cells = read_cells(calibrate, [fitted.target])
@@ -67,7 +68,7 @@ def read_labels(
 
 
 def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
-    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained ones."""
+    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained codes."""
     people = read_people(table, ("participant_id", "session"))
     problems = Problems(place_of(table).name)
     for target in targets:
@@ -84,7 +85,7 @@ def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
 def truths_of(
     fitted: FittedProbe, tidy: pd.DataFrame, labels: Labels | None, people: Recognised
 ) -> Floats | None:
-    """Return the truth of each labelled scan as a number, and NaN for the unlabelled."""
+    """Return the true label of each scan as a number; NaN for scans without a label."""
     if labels is None:
         return None
     problems = Problems(labels.source)
@@ -126,7 +127,7 @@ def truths_of(
 
 
 def _rule_of(fitted: FittedProbe, cell: str) -> str:
-    """Say which labels are allowed, for one that is not."""
+    """Return the rule that a refused label breaks, such as "must be a number"."""
     if fitted.kind != "continuous":
         return f"must be {one_of(fitted.classes)}{suggestion(cell, fitted.classes)}"
     if fitted.target == "age":
@@ -148,7 +149,7 @@ def _rows_of_people(tidy: pd.DataFrame) -> dict[str, npt.NDArray[np.intp]]:
 def _scans_of(
     row: Mapping[Hashable, str], rows: Mapping[str, npt.NDArray[np.intp]], tidy: pd.DataFrame
 ) -> npt.NDArray[np.intp]:
-    """Return the scans of the person, and of the session, of a row of labels."""
+    """Return the scans of a row of labels: of its person, and of its session if stated."""
     of_person = rows.get(subject_label(row["participant_id"]), np.array([], dtype=int))
     if "session" not in row:
         return of_person
@@ -157,7 +158,7 @@ def _scans_of(
 
 
 def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
-    """Return the truth of each cell as a number, and None where the cell holds no truth.
+    """Return the true label in each cell as a number; None for a cell without a valid label.
 
     A probe of an earlier version can have classes as its table wrote them.
     """

@@ -1,4 +1,4 @@
-"""Plan, begin and finish a run of several encoders, its members.
+"""Plan, begin and finish a run of several encoders, called members.
 
 A member is a run of its own in ``RUN/members``, with one encoder, a seed derived from that of the
 configuration and, with ``training.members_leave``, a selection of rows (``data.where``) without its
@@ -57,7 +57,7 @@ def seed_of_member(seed: int, number: int) -> int:
 
 
 def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
-    """Decide the seed of each member of a new run, and the sites that each leaves out."""
+    """Decide the seed of each member of a new run, and the sites left out of each training."""
     n = settings.training.members
     seeds = tuple(map(partial(seed_of_member, settings.seed), range(n)))
     left_out = None
@@ -67,7 +67,7 @@ def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
 
 
 def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
-    """Divide the sites among members: each site goes to one of them, which is trained without.
+    """Divide the sites among members: each site is left out in the training of one member.
 
     Sites that share a person go together, so that nobody is learned from whose other scans are left
     out. Shares get nearly equal numbers of people: the largest group of sites goes first, each to
@@ -115,7 +115,7 @@ def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
 
 
 def _groups_of_sites(sites: pd.Series, subjects: pd.Series) -> list[tuple[list[str], int]]:
-    """Return groups of sites without a person in two of them, the one with most people first."""
+    """Return groups of sites that share no person, the group with most people first."""
     codes, names = pd.factorize(sites, sort=True)
     people = pd.factorize(subjects)[0]
     labels = number_connected(codes, people)
@@ -132,7 +132,7 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 
 
 def start_of_member(settings: Config, number: int) -> Config:
-    """Return a configuration that starts from the weights of one member, if from weights of a run.
+    """Return the configuration of a member, whose ``training.init`` is one member of another run.
 
     Another number of members than that of the run is refused.
     """
@@ -187,7 +187,7 @@ def settings_of_member(settings: Config, record: MembersRecord, number: int) -> 
 
 
 def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
-    """Return a selection of rows without some sites, which the earlier one keeps."""
+    """Return a selection of rows that leaves out some more sites than ``data.where``."""
     chosen = where.get("site", {"not": ()})
     if isinstance(chosen, Mapping):
         return {**where, "site": {"not": (*chosen["not"], *left_out)}}
@@ -224,7 +224,7 @@ def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
 
 
 def _open_members(run: Run, stack: ExitStack, progress: Progress) -> MembersRecord:
-    """Check the members of a run before any is trained, and write or read who they are."""
+    """Check all members of a run before one is trained, and write or read ``members.json``."""
     settings = run.settings
     folder = run.folder
     is_new = check_new(folder, resume=run.resumes)
@@ -266,7 +266,7 @@ def check_members(
 
 
 def _check_can_continue(folder: Path, settings: Config) -> None:
-    """Refuse to continue a run of members with another configuration; members check the rest."""
+    """Refuse to continue a run of members with another configuration than before."""
     before = load_config(folder / "config.yaml")
     ignored = (*FREE_TO_DIFFER, "training.epochs", "training.init")
     changes = differences(before, settings, ignore=ignored)
@@ -275,7 +275,7 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
 
 
 def _finish_members(run: Run, record: MembersRecord) -> None:
-    """Write the people of all members, and then the weights, with which the run is finished."""
+    """Finish a run: write the people of all members, and then the digests of their weights."""
     if record.weights is not None:
         return
     folder = run.folder

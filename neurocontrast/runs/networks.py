@@ -1,4 +1,4 @@
-"""Networks of a run one by one, of members too, for commands that train or explain each by itself."""
+"""Networks of a run, or of its members, for commands that train or explain each by itself."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from neurocontrast.runs.skipped import NONE, leave_out, without
 
 @dataclass(frozen=True, eq=False)
 class RunNetwork:
-    """Network of a run, or of one of its members."""
+    """Network of a run, or of one member of a run, with its description."""
 
     folder: Path
-    """Run of the network: the run itself, or the member."""
+    """Folder of the run, or of the member."""
     encoder: Encoder
     contract: EncoderContract
     """``encoder.json`` of the network."""
@@ -47,7 +47,7 @@ def load_networks(run: Path) -> list[RunNetwork]:
 
 
 def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescription:
-    """Describe a run by ``encoder.json``, or by the keys that members share and each member."""
+    """Describe a run by ``encoder.json``; of members, by the keys they share and each member's."""
     contracts = []
     sizes = []
     for network in networks:

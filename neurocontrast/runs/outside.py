@@ -20,34 +20,34 @@ from neurocontrast.runs.incoming import IncomingScans
 from neurocontrast.runs.people import AGE, Predicted
 
 _N_NAMED = 3
-"""Measures of a person that are named, those farthest out first."""
+"""Number of a person's measures that are named, the farthest from the median first."""
 
 
 @dataclass
 class Reasons:
-    """Reasons why each person lies outside of the people learned from, by kind."""
+    """Reasons why each person lies outside of the people learned from, and counts by kind."""
 
     texts: list[list[str]]
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def none(cls, n_people: int) -> Self:
-        """Begin without a reason."""
+        """Return empty reasons of a number of people."""
         texts = list[list[str]]()
         for _ in range(n_people):
             texts.append([])
         return cls(texts)
 
     def add(self, row: int, kind: str, reason: str) -> None:
-        """Add a reason of a person."""
+        """Add a reason why a person lies outside, and count its kind."""
         self.texts[row].append(reason)
         self.counts[kind] += 1
 
 
 def percentiles_of(predicted: Predicted) -> Floats | None:
-    """Return how far the features of people lie out, as percentiles of the people learned from.
+    """Return the distance of people's features as percentiles of the people learned from.
 
-    Of several probes the largest counts; None where no probe says.
+    The largest percentile of several probes counts; None where no probe has its distribution.
     """
     good = predicted.embedded.good
     features = predicted.embedded.features[good]
@@ -63,7 +63,7 @@ def percentiles_of(predicted: Predicted) -> Floats | None:
 
 
 def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
-    """Count the missing measures of each person, which medians replace; None of scans."""
+    """Count the missing measures of each person, which medians replace; None for scans."""
     columns = _columns_of(incoming.contracts)
     if incoming.cohort.measures is None or not columns:
         return None
@@ -72,6 +72,7 @@ def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
 
 
 def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
+    """Return the measures that any of several encoders reads, each once."""
     columns = dict[str, None]()
     for contract in contracts:
         columns |= dict.fromkeys(contract.columns)
@@ -79,9 +80,9 @@ def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
 
 
 def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats) -> Reasons:
-    """Say why people lie outside of the people learned from.
+    """Find the reasons why people lie outside of the people that the weights learned from.
 
-    `ages` are known ages, NaN where one is not known; predicted ages are after calibration.
+    `ages` are stated ages, NaN where none is stated; predicted ages are taken after calibration.
     """
     reasons = Reasons.none(len(predicted.tidy))
     _add_missing(predicted, reasons)
@@ -102,7 +103,7 @@ def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats)
 
 
 def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people who lack too many measures to be predicted, but not all."""
+    """Add people who lack too many measures to be predicted, but do not lack all."""
     measures = predicted.incoming.cohort.measures
     if measures is None:
         return
@@ -116,7 +117,7 @@ def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons: Reasons) -> None:
-    """Add people whose age is outside of the ages learned from."""
+    """Add people whose age is outside of the range of ages that the weights learned from."""
     low, high = learned
     for row in np.flatnonzero((ages < low) | (ages > high)).tolist():
         reason = f"{quantity} {ages[row]:.1f} is outside of {low:g} to {high:g} years learned from"
@@ -124,7 +125,7 @@ def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons
 
 
 def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people with measures that are cut for the encoder, too far from the people learned from."""
+    """Add people with measures so far from the median that they are clipped for the encoder."""
     contracts = predicted.incoming.contracts
     measures = predicted.incoming.cohort.measures
     rows = np.flatnonzero(predicted.embedded.good)
@@ -134,8 +135,8 @@ def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
     deviations = np.full((len(contracts), len(rows), len(columns)), np.nan)
     of_rows = measures.values.iloc[rows]
     for number, contract in enumerate(contracts):
-        places = pd.Index(columns).get_indexer(pd.Index(contract.columns))
-        deviations[number][:, places] = contract.deviations(of_rows).fillna(0.0)
+        positions = pd.Index(columns).get_indexer(pd.Index(contract.columns))
+        deviations[number][:, positions] = contract.deviations(of_rows).fillna(0.0)
     middle = np.nanmedian(deviations, axis=0)
     clip = max(map(attrgetter("clip"), contracts))
     for number, row in enumerate(rows.tolist()):

@@ -1,7 +1,4 @@
-"""Predict all that weights have probes for, of people's measures or scans, in one pass.
-
-A person who lies outside of the people learned from is marked, with the reasons.
-"""
+"""Predictions of people by all probes of weights, in one pass over their measures or scans."""
 
 from __future__ import annotations
 
@@ -33,10 +30,10 @@ AGE = "age"
 
 @dataclass(frozen=True)
 class WeightsProbe:
-    """Hold a probe of weights, and its expected error at a new site."""
+    """Probe of weights, such as of age, with its expected error at a new site."""
 
     name: str
-    """Name of its folder."""
+    """Name of the probe's folder."""
     fitted: FittedProbe
     expected: ExpectedErrors | None
 
@@ -52,7 +49,7 @@ class WeightsProbe:
 
     @property
     def score(self) -> str:
-        """Column of numbers, or of the probability of the positive class, named in the column."""
+        """Column of the predicted number, or of the probability of the positive class."""
         if self.fitted.kind == "continuous":
             return self.column
         return f"probability_{self.fitted.target}_{self.fitted.classes[-1]}"
@@ -60,33 +57,34 @@ class WeightsProbe:
 
 @dataclass(frozen=True)
 class WeightsFolder:
-    """A folder of an encoder, or of members, with the probes to predict by."""
+    """Folder of an encoder, or of members of a run, with the probes that predict people."""
 
     folder: Path
     probes: tuple[WeightsProbe, ...]
     ages: tuple[float, float] | None
-    """Lowest and highest age learned from, where the folder says."""
+    """Lowest and highest age of the people learned from; None where the folder has no ages."""
     people: KnownPeople
     """People whom the encoder learned from."""
 
     @classmethod
     def load(cls, folder: Path, probes: Sequence[Path]) -> Self:
-        """Load probes of a folder."""
+        """Load probes of a folder; refuse a probe of several classes, and two of one target."""
         loaded = []
         for path in probes:
             loaded.append(WeightsProbe(path.name, load_probe(path), read_expected(path)))
         for probe in loaded:
             if probe.fitted.kind == "multiclass":
                 raise CheckpointError(
-                    f"{folder / probe.name}: predicts several classes, which a table of people has "
-                    "no columns for. Embed the people, and give this probe alone with the table."
+                    f"{folder / probe.name}: predicts several classes, which a table of people "
+                    "has no columns for. Embed the people, and give this probe alone with the "
+                    "table."
                 )
         counts = Counter(probe.fitted.target for probe in loaded)
         target, n_probes = counts.most_common(1)[0]
         if n_probes > 1:
             raise CheckpointError(
-                f"{folder}: {n_probes} of its probes predict '{target}', and a table has one column "
-                f"of it. Name one: {folder / loaded[0].name}."
+                f"{folder}: {n_probes} of its probes predict '{target}', and a table has one "
+                f"column of it. Name one: {folder / loaded[0].name}."
             )
         provenance = read_public_provenance(folder, error=CheckpointError)
         ages = provenance.cohort.people.age_range
@@ -94,7 +92,7 @@ class WeightsFolder:
 
     @property
     def fitted(self) -> dict[str, FittedProbe]:
-        """Probes by target."""
+        """Fitted probes by the column that they predict."""
         of_targets = {}
         for probe in self.probes:
             of_targets[probe.fitted.target] = probe.fitted
@@ -102,14 +100,14 @@ class WeightsFolder:
 
     @property
     def names_people(self) -> bool:
-        """Whether the encoder, or any probe, says whose data were learned from."""
+        """Whether the encoder, or any probe, names people of the training."""
         of_probes = any(probe.fitted.trained_on for probe in self.probes)
         return of_probes or bool(self.people.subjects)
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predictions of people by the probes of weights: one row a person, as in the incoming scans."""
+    """Predictions of people by the probes of weights, in the order of the incoming scans."""
 
     weights: WeightsFolder
     incoming: IncomingScans
@@ -123,7 +121,7 @@ class Predicted:
 
     @property
     def tidy(self) -> pd.DataFrame:
-        """Rows of the people, as an evaluation reads them."""
+        """Metadata of the people, whose cells are read as in an evaluation."""
         return self.incoming.tidy
 
     def trained_on(self) -> npt.NDArray[np.bool_]:
@@ -134,7 +132,7 @@ class Predicted:
         return is_known
 
     def columns_of(self, probe: WeightsProbe, scores: Floats) -> pd.DataFrame:
-        """Return the columns of a probe's predictions."""
+        """Return the columns of a probe in the table of people: scores, and classes if any."""
         columns = pd.DataFrame({probe.score: scores}, index=self.tidy.index)
         if probe.fitted.kind != "continuous":
             labels = np.array(probe.fitted.classes, dtype=object)
@@ -163,7 +161,7 @@ def predict_scores(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Hold the shift of each site of a target, and how many people gave the shift."""
+    """Shift of each site's predictions of a target, with the number of its labelled people."""
 
     probe: WeightsProbe
     by_site: Mapping[str, SiteShift]
@@ -189,10 +187,11 @@ class Calibration:
         return moved
 
     def lines(self) -> list[str]:
-        """Say by how much each site was moved, and which error to expect."""
+        """Describe the shift of each site, and the error to expect, one line a site."""
         return list(starmap(self._line, self.by_site.items()))
 
     def _line(self, site: str, shift: SiteShift) -> str:
+        """Describe the shift of a site, and the error to expect."""
         n_people = shift.n_subjects
         if shift.shift is None:
             return (
@@ -214,7 +213,7 @@ class Calibration:
 
 
 def targets_of(calibrations: Sequence[Calibration]) -> set[str]:
-    """Return the targets whose predictions were moved at some site, or were to be moved."""
+    """Return the targets that were to be calibrated, whether or not a site could be moved."""
     targets = set[str]()
     for calibration in calibrations:
         targets.add(calibration.target)

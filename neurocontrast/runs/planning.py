@@ -1,4 +1,4 @@
-"""Plan an evaluation whole, with models of the scans' voxels and an external test set."""
+"""Plan an evaluation, with models of the scans' voxels and an external test set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neurocontrast.documents.embeddings import AnyEmbeddings, Embeddings
 from neurocontrast.documents.result import EmbeddingsOrigin
 from neurocontrast.evaluation import EvaluationSettings, Plan, plan_evaluation
 from neurocontrast.evaluation.measure import check
-from neurocontrast.evaluation.plan.external import plan_external
+from neurocontrast.evaluation.plan.external import plan_external, warn_of_untested
 from neurocontrast.evaluation.plan.plan import External
 from neurocontrast.evaluation.probe_kinds import PROBES
 from neurocontrast.evaluation.probes.estimators import import_estimator
@@ -76,6 +76,7 @@ def complete_plan(plan: Plan, progress: Progress) -> Plan:
     """
     check(plan, FINDINGS)
     plan = with_voxels(plan, progress)
+    plan = warn_of_untested(plan)
     progress.message(plan.text())
     for notice in plan.notices:
         progress.warning(notice.message)
@@ -86,7 +87,7 @@ def complete_plan(plan: Plan, progress: Progress) -> Plan:
 
 
 def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
-    """Plan the test of a plan's probe on other people."""
+    """Plan the external test of a plan's probe on a table of other people."""
     test = Embeddings.of(table, parameter="test")
     external = plan_external(
         plan, test.table, test.features, info=test.info, training_info=plan.info
@@ -96,7 +97,7 @@ def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
 
 
 def _describe_origin(embeddings: Embeddings) -> EmbeddingsOrigin:
-    """Return file and cohort of embeddings; layer and gaps only if unlike the run's."""
+    """Describe the evaluated embeddings; layer and share of missing measures only if unusual."""
     info = embeddings.info
     changed: Description = {}
     if info.layer != "encoder":

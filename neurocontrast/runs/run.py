@@ -59,7 +59,7 @@ from neurocontrast.training.state import ContrastiveState
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run that has begun on disk, or that continues."""
+    """Run whose first files are written, or that continues, before its training."""
 
     is_new: bool
     components: RunComponents | None = None
@@ -68,7 +68,7 @@ class OpenedRun:
     """Names of the scans that are left out."""
 
     def for_others(self) -> Json:
-        """Return all that the other processes must know, JSON-ready."""
+        """Return the message to the other processes, JSON-ready."""
         samples = None
         if self.components is not None:
             samples = self.components.source.contract()
@@ -81,7 +81,7 @@ class RunOfOthers(Document):
 
     is_new: bool
     samples: Samples | None = None
-    """None where the run is finished."""
+    """Preprocessing of the samples as the first process fitted it; None for a finished run."""
     skipped: list[str]
 
 
@@ -96,7 +96,7 @@ class Run:
     folder : Path
         Directory of the run.
     source : source
-        Where samples come from, before anything is learned of them.
+        Source of the samples, before statistics are learned from the training scans.
     resumes : bool
         Whether a run that is in `folder` is continued; where there is none it begins.
 
@@ -126,7 +126,7 @@ class Run:
         config: AnyConfig | None = None,
         inputs: Inputs | None = None,
     ) -> Self:
-        """Check that a run can continue, by default with its own configuration, or begin where there is none."""
+        """Check that the run in a folder can continue, or that a run can begin there."""
         return cls._checked(config, Path(out), inputs or Inputs(), resumes=True)
 
     @classmethod
@@ -186,7 +186,7 @@ class Run:
         beside: Facts | None = None,
         **facts: Json,
     ) -> None:
-        """Write the known answer of each encoder, and then the encoders, with which the run is finished.
+        """Write the known answer of each encoder, and then the encoders, which finish the run.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class Run:
         self.save(components, progress, beside=beside, batchnorm=result.batchnorm)
 
     def _open(self, stack: ExitStack, progress: Progress) -> OpenedRun:
-        """Check everything, prepare scans, and write the first files of a run under its lock."""
+        """Check and prepare a run in the first process, and write its first files under a lock."""
         is_new = check_new(self.folder, resume=self.resumes)
         if not is_new and is_finished(self.folder, self.settings):
             check_can_continue(self.folder, self.settings, self._cohort_if_there())
@@ -286,7 +286,7 @@ class Run:
             opened = self._begin(components, unlearnable, progress)
         else:
             opened = replace(self._continue(components, progress), skipped=recorded)
-        # What a killed process left half-written.
+        # A killed process leaves files half-written.
         for path in list(self.folder.rglob(".tmp-*")):
             path.unlink(missing_ok=True)
         return opened
@@ -302,7 +302,7 @@ class Run:
     def _begin(
         self, components: RunComponents, unlearnable: pd.DataFrame, progress: Progress
     ) -> OpenedRun:
-        """Prepare the scans of a new run, and write its start."""
+        """Prepare the scans of a new run, and write the first files."""
         cohort = components.cohort
         skipped = NONE
         if self.source.skips:
@@ -322,7 +322,7 @@ class Run:
     def _write_start(
         self, components: RunComponents, skipped: pd.DataFrame, progress: Progress
     ) -> None:
-        """Write which scans are left out, the weights to start from, ``provenance.json`` and ``config.yaml``."""
+        """Write the scans left out, the first weights, ``provenance.json`` and ``config.yaml``."""
         cohort = components.cohort
         facts = components.facts() | self.source.record(cohort) | {"n_skipped": len(skipped)}
         contents = components.source.contents(cohort, progress)
@@ -336,7 +336,7 @@ class Run:
         start_run(self.folder, self.settings, cohort, facts, contents=contents, earlier=people)
 
     def _continue(self, components: RunComponents, progress: Progress) -> OpenedRun:
-        """Prepare the scans of a continued run as the start of the run did."""
+        """Prepare the scans of a continued run as they were prepared when the run began."""
         cohort = components.cohort
         self.source.check_unchanged(cohort, read_provenance(self.folder), self.folder)
         source = read_preprocessing(self.folder, components.source)
@@ -371,7 +371,7 @@ class Run:
 def read_cohort_of(
     settings: Config, source: Source, *, check_images: bool = True, skipped: Collection[str] = ()
 ) -> Cohort:
-    """Return the samples that a configuration keeps, without samples that a run has skipped."""
+    """Read the samples that ``data.where`` keeps, without samples that a run has skipped."""
     assert source.table is not None
     cohort = source.read_cohort(source.table, check_images=check_images).select(settings.data.where)
     return without(cohort, skipped) if skipped else cohort

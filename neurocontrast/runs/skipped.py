@@ -19,22 +19,19 @@ from neurocontrast.files import write_table
 from neurocontrast.progress import Progress
 
 SKIPPED = "skipped.tsv"
-"""Table of a run with the scans that were left out, where there are any: ``scan`` and ``reason``."""
+"""Table of the scans that a run left out, with columns ``scan`` and ``reason``."""
 NONE = pd.DataFrame({"scan": [], "reason": []}, dtype=object)
-"""The table where no scan is left out."""
+"""Empty table, for runs that leave no scan out."""
 _N_SHOWN = 10
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:
-    """Return the cohort without the scans of some names."""
+    """Return a cohort without the scans of some names."""
     return cohort.subset([row for row, name in enumerate(cohort.names()) if name not in names])
 
 
 def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
-    """Prepare the scans of a cohort.
-
-    Where some cannot be used, the error says how to leave them out.
-    """
+    """Prepare the scans of a cohort; an error of several scans tells how to leave scans out."""
     try:
         source.make_ready(cohort, progress)
     except DataError as error:
@@ -46,7 +43,7 @@ def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
 
 
 def leave_out(source: Source, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
-    """Prepare the scans of a cohort; return usable scans, and a table of the others.
+    """Prepare the scans of a cohort; return the usable scans, and a table of unusable scans.
 
     Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is
     empty.
@@ -65,7 +62,7 @@ def leave_out_unlearnable(
     *,
     is_new: bool = True,
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Leave out the rows whose tables show that a new run cannot use them, if `source` skips.
+    """Leave out people whose measures cannot be learned from, with ``data.skip_unreadable``.
 
     A run that continues is without the rows that it left out when it began.
     """
@@ -77,7 +74,7 @@ def leave_out_unlearnable(
 def _without_failures(
     cohort: Cohort, failures: Mapping[int, str], progress: Progress
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Return the rows without a failure, and the table of the others, of which a warning tells."""
+    """Return the rows without a failure, and a table of the failed rows; warn of them."""
     names = cohort.names()
     rows = [(names[row], " ".join(reason.split())) for row, reason in failures.items()]
     skipped = pd.DataFrame(rows, columns=["scan", "reason"], dtype=object)
@@ -99,10 +96,7 @@ def _without_failures(
 
 
 def write_skipped(path: Path, skipped: pd.DataFrame) -> None:
-    """Write the table of scans that were left out.
-
-    Where there are none, an earlier one is removed.
-    """
+    """Write the table of scans that were left out; without any, remove an earlier table."""
     if len(skipped):
         write_table(path, skipped)
     else:

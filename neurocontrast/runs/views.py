@@ -1,4 +1,4 @@
-"""Warn of views that changed between the versions of a run."""
+"""Warn of a resumed run whose random views another version of the package draws."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def warn_of_other_views(source: Source, folder: Path, progress: Progress) -> Non
     if before != now:
         version = provenance.environment.neurocontrast
         progress.warning(
-            f"{folder}: begun by neurocontrast {version} with views of revision {before}, continued "
-            f"with revision {now}: other random numbers of the same distributions. Its weights are "
-            "not those of a run that was never stopped; train anew where that matters."
+            f"{folder}: begun by neurocontrast {version} with views of revision {before}, "
+            f"continued with revision {now}: other random numbers of the same distributions. Its "
+            "weights are not those of a run that was never stopped; train anew where that matters."
         )

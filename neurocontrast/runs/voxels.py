@@ -1,4 +1,4 @@
-"""The baseline of voxels: the scans of a plan, read by the package's own preprocessing."""
+"""Models of voxels, to compare with an embedding: the evaluated scans read at 4 mm."""
 
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,18 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 SPACING_MM = 4.0
-"""Voxel size at which scans are compared, unless they are taken as their encoder is given them."""
+"""Voxel size at which scans are compared, unless they are prepared as for their encoder."""
 SHAPE = (48, 57, 48)
-"""The box around the centre of each scan, in voxels: 192 × 228 × 192 mm, into which every usual template fits."""
+"""Voxels of the box around the centre of a scan: 192 × 228 × 192 mm hold every usual template."""
 MAX_BYTES = 4 * 1024**3
-"""With more than this in memory, voxels (float32) and products of scans (float64), there is no such baseline."""
+"""Largest memory of voxels (float32) and of products of scans (float64) of this baseline."""
 
 
 def with_voxels(plan: Plan, progress: Progress) -> Plan:
-    """Return the plan with a model of its scans' voxels, if at hand and not switched off.
+    """Return the plan with models of the voxels of its scans, unless voxels are switched off.
 
-    Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a
-    `DataError`, else a warning.
+    Scans that cannot be read are a `DataError` where voxels are asked for (``voxels=on`` or
+    ``input``, or `scans`), and a warning where they are not.
     """
     settings = plan.settings
     run = plan.info.run
@@ -45,7 +45,8 @@ def with_voxels(plan: Plan, progress: Progress) -> Plan:
     try:
         if unfit:
             raise DataError(
-                "voxels: this baseline is for scans of brains in cross-validation. Leave voxels out."
+                "voxels: this baseline is for scans of brains in cross-validation. "
+                "Leave voxels out."
             )
         scans = _find_scans(plan, columns_of(run.channels), asked=asked)
         if not scans:
@@ -61,7 +62,7 @@ def with_voxels(plan: Plan, progress: Progress) -> Plan:
 
 
 def _with_both(plan: Plan, model: ProbeModel) -> Plan:
-    """Return the plan with models of its voxels: linear, of a kernel, the embedding beside."""
+    """Return the plan with models of voxels: linear, of a kernel, and voxels with the embedding."""
     outcome = keep_fitting(plan, model)
     second = make_second(plan, model)
     together = make_beside(plan, model)
@@ -69,19 +70,15 @@ def _with_both(plan: Plan, model: ProbeModel) -> Plan:
 
 
 def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
-    """Return the files of each scan.
-
-    An empty list where the table's scans are absent and were not asked for.
-    """
+    """Return the files of each scan; an empty list where they are absent and not asked for."""
     table = plan.table
     if plan.settings.scans is not None:
         listed = read_cohort(plan.settings.scans, channels=channels)
         keys = zip(listed.table["participant_id"], listed.table["session"], strict=True)
         files_by_key = dict(zip(keys, map(files_of, listed.scans), strict=True))
-        scans = [
-            files_by_key.get(key, ())
-            for key in zip(table["participant_id"], table["session"], strict=True)
-        ]
+        scans = []
+        for key in zip(table["participant_id"], table["session"], strict=True):
+            scans.append(files_by_key.get(key, ()))
         where = f"in scans '{Path(plan.settings.scans).name}'"
         remedy = "Add them, or leave them out with where."
     else:
@@ -96,98 +93,105 @@ def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[t
             return []
     absent = [row for row, files in enumerate(scans) if not files]
     if absent:
+        first = ", ".join(row_names(table, absent[:5]))
         raise DataError(
-            f"voxels: {len(absent)} of {len(scans)} scans are not {where} ({', '.join(row_names(table, absent[:5]))}). "
-            + remedy
+            f"voxels: {len(absent)} of {len(scans)} scans are not {where} ({first}). {remedy}"
         )
     return scans
 
 
 def _is_there(path: Any) -> bool:
+    """Tell whether a cell of a table is the absolute path of a file that exists."""
     return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
 
 
 def _read(
     scans: list[tuple[str, ...]],
     plan: Plan,
-    preprocessing: PreprocessingRecord,
+    record: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
-    """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need.
-
-    Return the model.
-    """
-    contract = preprocessing.content()
-    as_encoder = plan.settings.voxels == "input"
-    if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
-        if not contract:
-            what = "voxels=input" if as_encoder else "voxels: an array has no voxel size"
-            raise DataError(
-                f"{what}: the embeddings do not say how their run preprocessed its scans. Use voxels=off."
-            )
-        how = Preprocessing.from_contract(contract)
-    else:
-        how = Preprocessing(
-            spacing_mm=SPACING_MM,
-            shape=SHAPE,
-            normalise="none"
-            if preprocessing.normalise == "none"
-            else "zscore",  # maps of tissue stay as they are
-            smooth_mm=preprocessing.smooth_mm,
-            n_channels=len(scans[0]),
-        )
-    n_voxels = int(np.prod(how.image_shape))
+    """Read the voxels of scans, and return their model; refuse more voxels than memory may hold."""
+    preprocessing = _choose_preprocessing(scans, plan, record)
+    n_voxels = int(np.prod(preprocessing.image_shape))
     n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
     if n_bytes > MAX_BYTES:
         raise DataError(
-            f"voxels: {len(scans)} scans of {n_voxels} voxels take {n_bytes / 1024**3:.1f} GiB of memory, more than "
-            f"{MAX_BYTES / 1024**3:g}. Evaluate fewer scans (where), or set voxels=off."
+            f"voxels: {len(scans)} scans of {n_voxels} voxels take {n_bytes / 1024**3:.1f} GiB of "
+            f"memory, more than {MAX_BYTES / 1024**3:g}. Evaluate fewer scans (where), or set "
+            "voxels=off."
         )
     values = np.empty((len(scans), n_voxels), dtype=np.float32)
     unreadable: dict[int, str] = {}
-    tasks = [(row, files, how) for row, files in enumerate(scans)]
+    tasks = [(row, files, preprocessing) for row, files in enumerate(scans)]
     with progress.task("Reading voxels", len(scans), "scans") as task:
-        for row, found in map_files(
+        for row, voxels_of_scan in map_files(
             _read_scan, tasks, n_workers=plan.settings.n_jobs, option="evaluation.n_jobs"
         ):
-            if isinstance(found, str):
-                unreadable[row] = found
+            if isinstance(voxels_of_scan, str):
+                unreadable[row] = voxels_of_scan
             else:
-                values[row] = found
+                values[row] = voxels_of_scan
             task.advance()
     problems = Problems("voxels: scans cannot be used")
-    for name, row in zip(
-        row_names(plan.table, sorted(unreadable)), sorted(unreadable), strict=True
-    ):
+    rows = sorted(unreadable)
+    for name, row in zip(row_names(plan.table, rows), rows, strict=True):
         problems.add(unreadable[row], name=name)
     problems.raise_if_any()
-    about = {
-        "spacing_mm": how.spacing_mm,
-        "mask": "box of {} × {} × {} voxels around the centre".format(*how.shape),
+    standardised: str | None = preprocessing.normalise
+    if preprocessing.normalise == "none":
+        standardised = None
+    elif preprocessing.normalise == "zscore":
+        standardised = "each scan over the box"
+    description = {
+        "spacing_mm": preprocessing.spacing_mm,
+        "mask": "box of {} × {} × {} voxels around the centre".format(*preprocessing.shape),
         "n_voxels": n_voxels,
-        "smooth_mm": how.smooth_mm or None,
-        "standardised": {"none": None, "zscore": "each scan over the box"}.get(
-            how.normalise, how.normalise
-        ),
+        "smooth_mm": preprocessing.smooth_mm or None,
+        "standardised": standardised,
     }
-    return voxels.make(plan, voxels.voxel_products(values), about)
+    return voxels.make(plan, voxels.voxel_products(values), description)
+
+
+def _choose_preprocessing(
+    scans: list[tuple[str, ...]], plan: Plan, record: PreprocessingRecord
+) -> Preprocessing:
+    """Return the preprocessing of scans for their voxels: at 4 mm, or as for the encoder.
+
+    Arrays without a header have no voxel size, and are read as for the encoder.
+    """
+    as_encoder = plan.settings.voxels == "input"
+    contract = record.content()
+    if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
+        if not contract:
+            subject = "voxels: an array has no voxel size"
+            if as_encoder:
+                subject = "voxels=input"
+            raise DataError(
+                f"{subject}: the embeddings do not say how their run preprocessed its scans. "
+                "Use voxels=off."
+            )
+        return Preprocessing.from_contract(contract)
+    return Preprocessing(
+        spacing_mm=SPACING_MM,
+        shape=SHAPE,
+        normalise="none" if record.normalise == "none" else "zscore",  # maps of tissue stay
+        smooth_mm=record.smooth_mm,
+        n_channels=len(scans[0]),
+    )
 
 
 def _read_scan(
     row: int, files: tuple[str, ...], how: Preprocessing
 ) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return the voxels of a scan, channel by channel.
-
-    Or why there are none, without naming folders.
-    """
-    from neurocontrast.transforms.compose import (
-        load_volume,
-    )  # needs torch, which an evaluation without scans does not
+    """Return the voxels of a scan, channel by channel, or an error that names no folder."""
+    # An evaluation without scans does without torch.
+    from neurocontrast.transforms.compose import load_volume
 
     try:
         return row, load_volume(files if len(files) > 1 else files[0], how).ravel()
     except DataError as error:
-        text = str(error)
+        problem = str(error)
         for path in files:
-            text = text.replace(f"{Path(path).parent}/", "")
-        return row, text
+            problem = problem.replace(f"{Path(path).parent}/", "")
+        return row, problem

@@ -13,9 +13,9 @@ _PROBE = "probe.json"
 
 
 def probes_of(path: Path) -> tuple[Path, list[Path]] | None:
-    """Return the folder of weights and its probes, for a folder of weights or of one probe.
+    """Return a folder of weights with its probes, found by its path or that of one of its probes.
 
-    Else None.
+    None for any other path.
     """
     for folder, pattern in ((path, f"*/{_PROBE}"), (path.parent, f"{path.name}/{_PROBE}")):
         if any(map(Path.is_file, map(folder.joinpath, FILES))):

@@ -48,6 +48,7 @@ _ON_SIGNAL: dict[str, Callable[..., RandVolumed]] = {
     "tight_mask": RandTightMaskd,
     "mask_edge": RandMaskEdged,
 }
+"""Operation → transform of the brain's signal, a `RandSignald`; `AugmentSettings` has the order."""
 _LAST: dict[str, Callable[..., RandVolumed]] = {
     "tissue_shift": RandTissueShiftd,
     "blur": RandBlurd,
@@ -55,6 +56,7 @@ _LAST: dict[str, Callable[..., RandVolumed]] = {
     "cutout": RandCutoutd,
     "crop": RandResizedCropd,
 }
+"""Operation → transform of the volume as it is, after those of the signal."""
 
 
 def brain_transforms(
@@ -71,8 +73,8 @@ def brain_transforms(
     Parameters
     ----------
     preprocessing : Preprocessing, optional
-        Settings of the preprocessing, such as those stored with an encoder; by default ``**settings``
-        are used.
+        Settings of the preprocessing, such as those stored with an encoder; by default
+        ``**settings`` are used.
     key : str
         Key of the path, and then of the image.
     **settings
@@ -187,11 +189,10 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
 def _operations(
     transforms: dict[str, Callable[..., RandVolumed]], settings: AugmentSettings, key: str
 ) -> list[RandVolumed]:
-    """Return the transforms of all operations that the settings do not set to None."""
+    """Return the transforms of the operations that are on, in the order of the settings."""
     operations = []
-    for name, transform in transforms.items():
-        operation = getattr(settings, name)
-        if operation is not None:
+    for name, operation in settings:
+        if name in transforms and operation is not None:
             ranges = dict(operation)
-            operations.append(transform(key, ranges.pop("probability"), **ranges))
+            operations.append(transforms[name](key, ranges.pop("probability"), **ranges))
     return operations

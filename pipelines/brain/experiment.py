@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.load import read_yaml
+from neurocontrast.config.parsing import read_yaml
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from

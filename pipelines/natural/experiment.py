@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.load import read_config, read_yaml
+from neurocontrast.config.bases import read_config
+from neurocontrast.config.parsing import read_yaml
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from
 from pipelines.natural.annotation import AnnotationSettings

@@ -1,12 +1,8 @@
-"""Options reach the keys of the configuration, above the file and ``--set``; messages name them as flags."""
-
-import inspect
+"""Options reach the keys of the configuration, above the file and ``--set``."""
 
 import pytest
 
 from neurocontrast.cli import run
-from neurocontrast.cli.command import Evaluating, in_flags
-from neurocontrast.cli.data_commands import index, prepare
 from neurocontrast.exceptions import DataError
 
 NUMBERS = {"n_folds": 7, "n_repeats": 1, "seed": 9}
@@ -110,29 +106,3 @@ def test_a_wrong_option_is_named_by_its_key(capsys, tmp_path):
     assert (
         "error: --n-folds: must be greater than or equal to 2, found 0." in capsys.readouterr().err
     )
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("out: 'x' exists. Pass overwrite=True.", "--out: 'x' exists. Pass --overwrite."),
-        ("a: bad\nn_workers: must be 1", "a: bad\n--n-workers: must be 1"),
-        ("n_workers must be 1", "--n-workers must be 1"),
-        ("Pass n_workers=1 instead.", "Pass --n-workers 1 instead."),
-        ("Say --set data.n_workers=1.", "Say --set data.n_workers=1."),
-        ("Set skip=true.", "Use --skip."),
-        ("root: is an argument", "root: is an argument"),
-    ],
-)
-def test_messages_name_options_as_flags(message, shown):
-    parameters = {}
-    for command in (index, prepare):
-        parameters.update(inspect.signature(command, eval_str=True).parameters)
-    assert in_flags(message, parameters) == shown
-
-
-def test_messages_name_keys_without_a_flag_by_set():
-    parameters = inspect.signature(Evaluating, eval_str=True).parameters
-    said = "Set n_folds=3 or harmonise=none, not {'kind': 1}; evaluation.kind=binary."
-    shown = "Use --n-folds 3 or --set evaluation.harmonise=none, not {'kind': 1}; evaluation.kind=binary."
-    assert in_flags(said, parameters, "evaluation") == shown

@@ -106,7 +106,9 @@ def test_the_same_call_measures_nothing_again(study):
 def test_any_number_of_processes_gives_the_same_bits(study, tmp_path, monkeypatch):
     table, found, _ = study
     before = [found.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")]
-    monkeypatch.setattr(importlib.import_module("neurocontrast.commands.qc"), "N_SCANS_A_WORKER", 6)
+    monkeypatch.setattr(
+        importlib.import_module("neurocontrast.commands.qc_scans"), "N_SCANS_A_WORKER", 6
+    )
     several = stage(table, tmp_path / "qc", n_workers=2)
     assert [several.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] == before
 

@@ -132,7 +132,7 @@ SUM = "objective={loss: sum, objectives: {learn: {loss: ntxent"
         ),
         (
             ["data=5"],
-            "a section with the key 'kind', which is one of 'volumes', 'images', 'measures', found 5",
+            "data: must be a section of keys and values, found 5. Allowed keys: 'participants', 'where'",
         ),
         (
             ["data.kind=imags"],
@@ -163,6 +163,10 @@ SUM = "objective={loss: sum, objectives: {learn: {loss: ntxent"
         ),
         (["=3"], "--set =3: must be dotted.key=value"),
         (["seed=["], "--set seed=[: not valid YAML"),
+        (
+            ["augment=[flip]"],
+            "augment: must be a section of keys and values, found ['flip']. Allowed keys: 'transforms', ",
+        ),
         (
             ["objective={temperature: 1}"],
             "must be a section with the key 'loss', which is one of 'infonce', 'ntxent'",

@@ -9,7 +9,8 @@ import yaml
 import neurocontrast
 from neurocontrast.cli import run
 from neurocontrast.config import Config, as_config, load_config
-from neurocontrast.config.load import bases_of, parse_value, read_config, read_yaml, write_out
+from neurocontrast.config.bases import bases_of, read_config, write_out
+from neurocontrast.config.parsing import parse_value, read_yaml
 from neurocontrast.config.recipes import describe_recipe, find_config, list_recipes
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
@@ -89,7 +90,7 @@ def test_a_copy_is_the_recipe_beside_its_schema_and_replaces_nothing(tmp_path, m
 @pytest.mark.parametrize("name", list_recipes())
 def test_a_recipe_written_out_has_every_key_and_stands_alone(name):
     text = write_out(list_recipes()[name])
-    content = parse_value(text, place=name)
+    content = parse_value(text, source=name)
     assert "extends" not in content
     assert content == read_config(list_recipes()[name])
     assert text.count("#") > 10

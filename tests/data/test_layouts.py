@@ -1,8 +1,13 @@
 """Layouts of programs and public sets; a new one is a function and a line of `LAYOUTS`, from wherever it comes."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+import neurocontrast
 from neurocontrast import index
+from neurocontrast.cli.app import app
 from neurocontrast.data import read_cohort
 from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.data.layouts.tree import FoundScan
@@ -32,6 +37,33 @@ def test_a_layout_from_outside_the_package_makes_a_cohort(tmp_path, monkeypatch)
     assert table["participant_id"].tolist() == ["sub-01", "sub-02"]
     assert table["path"].tolist()[0] == str(tmp_path / "heads" / "subject01" / "head.nii.gz")
     assert table["age"].tolist() == [30.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"subject": ""}, "subject is empty; give the label of the subject"),
+        ({"stage": "skull-stripped"}, r"one of 'raw', .*'tissue', found 'skull-stripped'"),
+        ({"maps": {"mask": "m.nii"}}, "keys among 'mask_path', 'gm', .*found 'mask'"),
+    ],
+)
+def test_a_scan_that_no_later_step_could_read_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=rf"01/head\.nii: .*{message}"):
+        FoundScan(**{"subject": "01", "path": "01/head.nii", **wrong})
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_has_a_row_of_the_page(name):
+    page = (Path(neurocontrast.__file__).parents[1] / "docs" / "data.md").read_text()
+    assert f"\n| `{name}` |" in page, "docs/data.md: add a row of this layout"
+
+
+def test_raw_images_of_any_layout_are_prepared_next(tmp_path, monkeypatch):
+    put(tmp_path / "heads" / "subject01", "head.nii.gz")
+    monkeypatch.setitem(LAYOUTS, "subject-folders", subject_folders)
+    monkeypatch.chdir(tmp_path / "out")
+    indexed = CliRunner().invoke(app, ["index", str(tmp_path / "heads")])
+    assert "Next: neurocontrast prepare" in indexed.output
 
 
 def test_fmriprep_has_masks_and_maps_and_one_space_is_chosen(tmp_path):

@@ -111,6 +111,12 @@ def test_it_trains_and_travels_with_the_encoder(tmp_path):
     assert pd.read_csv(run / "metrics.csv")["train_loss"].notna().all()
 
 
+def test_a_formula_of_single_numbers_is_refused_on_vectors():
+    message = r"Window on 'volumes': its formula fails on features of shape \(3, 2\)"
+    with pytest.raises(DataError, match=message):
+        Window("volumes").check({"volumes": torch.rand(3, 2)})
+
+
 @pytest.mark.parametrize("missing", ["error", "marginal"])
 def test_missing_values_are_as_for_every_kernel(missing):
     kernel = Window("age", missing=missing)
@@ -181,8 +187,10 @@ def test_a_name_that_is_no_kernel_is_refused_and_makes_nothing_be_imported(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
         ConfigError, match=r"objective\.kernel\.0\.type: must be one of 'gaussian', .*, found"
-    ):
+    ) as refused:
         configured([{"type": name, "column": "age"}])
+    if name == "untouched:Window":
+        assert "found once the program has imported 'untouched'" in str(refused.value)
 
 
 def test_ccl_k_refuses_what_is_not_definite_by_its_name():

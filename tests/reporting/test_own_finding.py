@@ -1,9 +1,12 @@
 """A finding from outside the package: one object, measured, recorded in evaluation.json, and shown in the report."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from pydantic import StrictInt
 
+from neurocontrast.documents.findings import Outlyingness
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.section import Part
 from neurocontrast.evaluation.measure import check
@@ -13,6 +16,7 @@ from neurocontrast.files import write_json, write_table
 from neurocontrast.reporting.blocks import Paragraph, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.findings import FINDINGS, build_sections, open_folder, render_report
+from neurocontrast.reporting.texts import section
 from tests.evaluation.quick import evaluate_study, make_plan, warnings
 
 METHODS = """
@@ -37,7 +41,7 @@ def count(inputs):
     counts = pd.Series(inputs.plan.target.labels()).value_counts()
     notice = Notice(
         "headcount",
-        f"{len(counts)} classes of {sorted(inputs.models)}",
+        f"{len(counts)} classes of {sorted(inputs.predictions)}",
         "Nothing follows from this.",
     )
     table = counts.rename_axis("kind").reset_index(name="n")
@@ -86,6 +90,21 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
         build_sections(open_folder(tmp_path, findings=asked))
     with pytest.raises(ConfigError, match="headcount: counts classes"):
         check(make_plan(cohort, target="age"), asked)
+
+
+def test_a_finding_replaces_no_table_and_no_record_of_another(make_cohort):
+    plan = make_plan(make_cohort(40))
+    for measurement in (
+        Measurement({}, {"folds": pd.DataFrame({"fold": [1]})}),
+        Measurement({Outlyingness.key: None}),
+    ):
+        mine = replace(MINE, measure=lambda _, measurement=measurement: measurement)
+        with pytest.raises(ValueError, match=r"'(folds|outlyingness)' is there already"):
+            evaluate_study(plan, findings=(*FINDINGS, mine))
+    with pytest.raises(ValueError, match=r"among 'binary', .*, found 'two classes'"):
+        replace(MINE, kinds=("two classes",))
+    with pytest.raises(KeyError, match=r"sections\.yaml has no section 'headcount'"):
+        section("headcount", [])
 
 
 def test_sections_have_names_of_their_own():

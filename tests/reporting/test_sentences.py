@@ -8,11 +8,11 @@ import pytest
 
 from neurocontrast.documents.encoder import ObjectiveRecord
 from neurocontrast.exceptions import DataError
+from neurocontrast.reporting.baselines import list_baselines
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.findings import build_sections, open_folder, render_report
 from neurocontrast.reporting.naming import name_kernel, name_objective
 from neurocontrast.reporting.result_prose import ScanResult, result_prose
-from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.sections.curves import draw_curve
 from neurocontrast.reporting.sections.external import external_tables
 from neurocontrast.reporting.sections.folds import table_folds
@@ -337,7 +337,7 @@ def test_regional_measures_stand_beside_them(changing, full_folder):
     assert "; 12 regional measures " in result_prose(files).reviewer()
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
-    assert not rivals(external_tables(files).summary)
+    assert not list_baselines(external_tables(files).summary)
 
 
 def test_the_external_baseline_is_named_by_the_covariates_that_it_had(full_folder):

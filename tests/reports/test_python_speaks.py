@@ -115,7 +115,7 @@ def test_a_warning_from_the_program_itself_is_at_its_line():
     assert caught[0].filename == __file__
 
 
-def test_an_evaluation_prints_its_figures_with_intervals_and_rivals(of_age):
+def test_an_evaluation_prints_its_figures_with_intervals_and_baselines(of_age):
     printed = str(of_age)
     lines = printed.splitlines()
     assert lines[0] == "age, stratified: 36 scans of 36 subjects"

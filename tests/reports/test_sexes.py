@@ -9,7 +9,8 @@ from neurocontrast import index
 from neurocontrast.cells import Refusal
 from neurocontrast.data import read_cohort
 from neurocontrast.data.codes import base_name, codes_in_name
-from neurocontrast.data.descriptions import decode_column
+from neurocontrast.data.decoding import decode_column
+from neurocontrast.data.descriptions import Description
 from neurocontrast.data.sexes import plain_word, read_sexes
 from neurocontrast.exceptions import DataError
 
@@ -223,8 +224,6 @@ def test_head_sizes_are_judged_by_person(scans, tmp_path):
 
 
 def test_head_sizes_are_converted_by_their_units():
-    from neurocontrast.data.descriptions import Description
-
     litres = decode_column("tiv", "tiv", ["1.4", "n/a"], Description(units="L"))
     assert litres.values == ["1400.0", ""]
     wrong = decode_column("tiv", "tiv", ["1400"], Description(units="L")).values[0]

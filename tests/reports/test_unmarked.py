@@ -163,7 +163,7 @@ class TestMeasuresWithCodes:
         with pytest.raises(DataError, match="seems to mean a missing value"):
             measures_of(table.drop(columns="participant_id"), name="X")
 
-    def test_are_refused_among_regional_rivals(self):
+    def test_are_refused_among_regional_baselines(self):
         table = tidy_table(draw_measures(PEOPLE).assign(session="", site="a"))
         name = "lh_insula_thickness"
         check_regional(table, [name])

@@ -37,8 +37,9 @@ def only(name: str, **changes) -> AugmentSettings:
 def operation(name: str, **changes):
     """Return the transform that a configuration with one operation makes."""
     transforms = brain_views(only(name, **changes)).transforms
-    (made,) = (each for each in transforms if isinstance(each, RandVolumed))
-    return made
+    made = [each for each in transforms if isinstance(each, RandVolumed)]
+    assert len(made) == 1, f"transforms/compose.py: which transform is '{name}'?"
+    return made[0]
 
 
 def draws(name: str, n: int = 1500, **changes):

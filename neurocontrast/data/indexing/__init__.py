@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 import pandas as pd
 
@@ -83,12 +83,9 @@ def index_scans(
         _refuse_problems(problems)
     kept = _without_problems(chosen, problems)
     _add_left_out(chosen, kept, problems, index)
-    index.notes += people.notes(table.columns[(table != "").any()])
-    index.notes += notes_on_sexes(table["sex"])
-    index.tables += _tables_of(people, scans)
+    _add_sources(index, table, people, scans)
     table = table[kept].reset_index(drop=True)
-    if table.empty:
-        _refuse_empty(root, index)
+    _check_not_empty(table, root, index)
     return replace(index, table=table)
 
 
@@ -99,16 +96,20 @@ def _refuse_problems(problems: Problems) -> None:
         problems.raise_if_any()
 
 
-def _tables_of(people: PeopleTables, scans: Sequence[FoundScan]) -> list[str]:
-    """Return the names of the tables of people of all data sets."""
-    names = []
+def _add_sources(
+    index: Index, table: pd.DataFrame, people: PeopleTables, scans: Sequence[FoundScan]
+) -> None:
+    """Add to an index the tables of people, and notes on how their columns were read."""
+    index.notes += people.notes(table.columns[(table != "").any()])
+    index.notes += notes_on_sexes(table["sex"])
     for dataset in sorted({scan.dataset for scan in scans}):
-        names += [table.source for table in people.general(dataset)]
-    return names
+        index.tables += [sheet.source for sheet in people.general(dataset)]
 
 
-def _refuse_empty(root: Path, index: Index) -> NoReturn:
-    """Raise the error for a folder of which no scan is left, with an example of the reasons."""
+def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
+    """Refuse a folder of which no scan is left, with an example of the reasons."""
+    if not table.empty:
+        return
     example, reason = index.left_out[0]
     raise DataError(
         f"{root}: no scan is left; {len(index.left_out)} were left out, such as {example}: "

@@ -76,33 +76,41 @@ def read_tree(root: Path) -> Tree:
     while waiting:
         folder, above = waiting.pop()
         status = (root / folder).stat()
-        this = (status.st_dev, status.st_ino)
-        if this in above:
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
             circles.append(folder)
             continue
-        names = []
-        with os.scandir(root / folder) as entries:
-            for entry in entries:
-                path = joined_path(folder, entry.name)
-                if entry.name.startswith("."):
-                    continue
-                is_link = entry.is_symlink() and os.path.isdir(entry.path)  # noqa: PTH112
-                if is_link or entry.is_dir(follow_symlinks=False):
-                    waiting.append((path, (*above, this)))
-                    continue
-                problem = _problem_of_entry(entry)
-                if problem:
-                    tree.skipped.append((path, problem))
-                else:
-                    names.append(entry.name)
-        if names:
-            tree.folders[folder] = sorted(names)
+        for path in _add_files(tree, folder):
+            waiting.append((path, (*above, identity)))
     if circles:
         shown = one_of(sorted(circles)[:5])
         raise DataError(
             f"{root}: {len(circles)} links lead back to a folder above them: {shown}. Remove them."
         )
     return tree
+
+
+def _add_files(tree: Tree, folder: str) -> list[str]:
+    """Add the files of one folder to a tree, and return the folders in the folder."""
+    folders = []
+    names = []
+    with os.scandir(tree.root / folder) as entries:
+        for entry in entries:
+            path = joined_path(folder, entry.name)
+            if entry.name.startswith("."):
+                continue
+            is_link = entry.is_symlink() and os.path.isdir(entry.path)  # noqa: PTH112
+            if is_link or entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+                continue
+            problem = _problem_of_entry(entry)
+            if problem:
+                tree.skipped.append((path, problem))
+            else:
+                names.append(entry.name)
+    if names:
+        tree.folders[folder] = sorted(names)
+    return folders
 
 
 def _problem_of_entry(entry: os.DirEntry[str]) -> str:
@@ -177,12 +185,20 @@ def problem_of_file(path: Path) -> str:
     return ""
 
 
+_STAGES = ("raw", "preprocessed", "stripped", "tissue")
+_MAPS = ("mask_path", "gm", "wm", "csf")
 _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")
 
 
 @dataclass(frozen=True)
 class FoundScan:
-    """Scan that a layout function has found; all paths are relative to the root folder."""
+    """Scan that a layout function has found; all paths are relative to the root folder.
+
+    Raises
+    ------
+    ValueError
+        If an image has no subject, or if a stage or a map has a name that no later step reads.
+    """
 
     subject: str
     """Label of the subject, without ``sub-``."""
@@ -199,12 +215,25 @@ class FoundScan:
     """Template space that the image is aligned to, or ``native``."""
     stage: str = "raw"
     """Stage of preprocessing: ``raw``, ``preprocessed`` (whole head), ``stripped`` or
-    ``tissue`` (map).
+    ``tissue`` (map); "" for regional measures without an image.
     """
     sidecars: tuple[str, ...] = ()
     """JSON files with the scanner's settings for the image, the most general first."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Values read from other files of the layout, such as ``tiv`` (mL), ``iqr`` and ``site``."""
+    """Cells of the table that files of the layout state, such as ``tiv`` (mL) and ``site``."""
+
+    def __post_init__(self) -> None:
+        if self.path and not self.subject:
+            raise ValueError(f"{self.path}: subject is empty; give the label of the subject.")
+        if self.stage not in ("", *_STAGES):
+            raise ValueError(
+                f"{self.path}: stage is one of {one_of(_STAGES)}, found '{self.stage}'."
+            )
+        unread = set(self.maps).difference(_MAPS)
+        if unread:
+            raise ValueError(
+                f"{self.path}: maps has keys among {one_of(_MAPS)}, found {one_of(sorted(unread))}."
+            )
 
     @property
     def person(self) -> str:

@@ -15,8 +15,8 @@ from neurocontrast.reading import read_bytes, read_text
 
 _STATS = re.compile(
     r"(?:(?P<side>lh|rh)\.(?P<parcellation>aparc[\w.]*)"
-    r"|(?P<segmentation>aseg(?:\+DKT)?(?:\.(?:presurf|VINN|withCC))?|wmparc(?:\.DKTatlas\.mapped)?))"
-    r"\.stats"
+    r"|(?P<segmentation>aseg(?:\+DKT)?(?:\.(?:presurf|VINN|withCC))?"
+    r"|wmparc(?:\.DKTatlas\.mapped)?))\.stats"
 )
 _WHOLE_BRAIN = re.compile(r"# Measure ([^,]+), ([^,]+),.*, ([^,]+), (mm\^3|mm\^2|mm|unitless)\s*")
 _COLUMNS = {

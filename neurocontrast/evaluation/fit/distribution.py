@@ -24,18 +24,19 @@ from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.seeds import derive_seed
 
 MIN_SUBJECTS = 20
-"""Fewer training subjects cannot say what is usual."""
+"""Fewest training subjects from whom a usual distance can be learned."""
 MIN_SITE_SUBJECTS = 5
-"""A site with fewer subjects has no centre of its own; such sites share one."""
+"""Fewest subjects of a training site with its own mean; smaller sites share one mean."""
 MAX_AXES = 50
-"""Principal axes with a variance of their own; a fifth of the scans at most."""
+"""Most principal axes whose variance is estimated; at most a fifth of the number of scans."""
 MAX_REFERENCE = 1000
-"""Of more training scans this many are drawn, by subject."""
+"""Most training scans that the distribution is learned from; of more scans, subjects are drawn."""
 N_FOLDS = 5
 ENOUGH = 0.75
-"""Training folds with a smaller share of the scans learn their own, larger usual distances."""
+"""Smallest share of the scans in a training fold that keeps the usual distances of all scans. A
+smaller fold learns its own, which are larger."""
 RARE = 0.001
-"""More scans outside than chance gives with this probability are warned about."""
+"""Warn if chance alone gives as many scans outside with at most this probability."""
 _OTHER = "(other sites)"
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""
@@ -43,7 +44,7 @@ _BLOCK_ROWS = 4096
 
 
 class DistributionError(ValueError):
-    """Too few or too uniform training scans to learn a distribution from."""
+    """Training scans are too few or too alike to learn the distribution of their features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +67,25 @@ class TrainingDistribution:
     usual: Floats
 
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
-        """Return each scan's distance (n,) to the nearest centre, and the centre's number (n,)."""
+        """Return scans' distances (n,) to the nearest site's mean, and the sites' numbers (n,)."""
         centres = self._whiten(self.centres)
-        parts = gen_batches(max(1, len(x)), _BLOCK_ROWS)
-        found = np.concatenate([cdist(self._whiten(x[part]), centres) for part in parts])
-        return found.min(axis=1), found.argmin(axis=1)
+        batches = gen_batches(max(1, len(x)), _BLOCK_ROWS)
+        distances = np.concatenate([cdist(self._whiten(x[rows]), centres) for rows in batches])
+        return distances.min(axis=1), distances.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return each scan's distance, and its percentile among usual distances from the centre."""
+        """Return each scan's distance (n,) to the nearest site's mean, and the percentile (n,).
+
+        A percentile of 99 says that 99 % of training scans are nearer to their site's mean.
+        """
         distances, centres = self.nearest(x)
-        return distances, np.array(
-            [place(*each) for each in zip(distances, self.usual[centres], strict=True)], float
-        )
+        percentiles = np.empty(len(distances))
+        for row, distance in enumerate(distances):
+            percentiles[row] = place(distance, self.usual[centres[row]])
+        return distances, percentiles
 
     def _whiten(self, x: npt.NDArray[np.floating]) -> Floats:
-        """Turn scans to coordinates (n, k + p) whose Euclidean distance is Mahalanobis's."""
+        """Whiten features (n, p): Euclidean distances of the results are Mahalanobis distances."""
         scaled = x / self.scale
         along = scaled @ self.axes
         rest = (scaled - along @ self.axes.T) / np.sqrt(self.remainder)
@@ -88,17 +93,22 @@ class TrainingDistribution:
 
 
 def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
-    """Return the percentile of distances among usual ones, ties in their middle."""
-    found = np.asarray(distance)
-    return (np.interp(found, usual, LEVELS) + 100.0 - np.interp(-found, -usual[::-1], LEVELS)) / 2
+    """Return the percentiles of distances among the training scans' distances at 201 percentiles.
+
+    A distance equal to several of these gets the middle of their percentiles.
+    """
+    distances = np.asarray(distance)
+    return (
+        np.interp(distances, usual, LEVELS) + 100.0 - np.interp(-distances, -usual[::-1], LEVELS)
+    ) / 2
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Distribution of all scans that a probe is fitted on, and each scan's distance.
+    """Distribution of the scans that a probe is fitted on, and each scan's distance.
 
-    `rows` (n,) are those of the plan, `distances` (n,) are measured by the distribution of other
-    subjects.
+    `rows` (n,) are the scans' rows in the plan. `distances` (n,) of a scan are measured by a
+    distribution that was learned from other subjects.
     """
 
     distribution: TrainingDistribution
@@ -106,13 +116,13 @@ class Reference:
     distances: Floats
 
     def score(self, plan: Plan, rows: Rows) -> Floats:
-        """Return distance and percentile (n, 2) of rows, measured without the row's own subject."""
+        """Return rows' distances and percentiles (n, 2), measured without the row's own subject."""
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
         )
-        own = np.isin(rows, self.rows)
-        scores[own, 0] = self.distances[np.searchsorted(self.rows, rows[own])]
-        scores[own, 1] = place(scores[own, 0], self.distribution.usual[0])
+        is_reference = np.isin(rows, self.rows)
+        scores[is_reference, 0] = self.distances[np.searchsorted(self.rows, rows[is_reference])]
+        scores[is_reference, 1] = place(scores[is_reference, 0], self.distribution.usual[0])
         return scores
 
     def score_held_out(self, plan: Plan, split: Split) -> Floats:
@@ -121,20 +131,21 @@ class Reference:
         x_train, x_test = plan.design_of_distances()(split.train, split.test)
         rows = split.train[drawn]
         seed = derive_seed("outlyingness", plan.settings.seed, split.fold)
-        known: dict[str, Any] = {}
+        earlier: dict[str, Any] = {}
         if len(rows) >= ENOUGH * len(self.rows):
-            known["n_axes"] = len(self.distribution.variances)
-            known["distances"] = self.distances[np.isin(self.rows, rows)]
-        found = fit_distribution(
-            x_train[drawn], plan.sites[rows], plan.subjects[rows], seed=seed, **known
+            earlier["n_axes"] = len(self.distribution.variances)
+            earlier["distances"] = self.distances[np.isin(self.rows, rows)]
+        distribution = fit_distribution(
+            x_train[drawn], plan.sites[rows], plan.subjects[rows], seed=seed, **earlier
         )[0]
-        return np.column_stack(found.percentiles(x_test))
+        return np.column_stack(distribution.percentiles(x_test))
 
 
 def training_reference(plan: Plan) -> Reference | str | None:
     """Learn the distribution of the scans that the probe of a plan is fitted on.
 
-    A text says why there is none; None if the settings ask for none.
+    Return the reason as text where no distribution can be learned, and None with
+    ``outlyingness=false``.
     """
     if not plan.settings.outlyingness:
         return None
@@ -165,10 +176,9 @@ def fit_distribution(
 ) -> tuple[TrainingDistribution, Floats]:
     """Learn the distribution of training scans, and each scan's distance (n,) from other subjects.
 
-    The distance is from the four fifths of subjects among which the scan's own is not.
-
-    `distances` are given where they are known, with the number of axes that they were measured
-    along.
+    Subjects are dealt to five parts, and a scan is measured by the distribution of the four parts
+    without its subject. `distances` that were measured before are taken as they are, with the
+    number of axes `n_axes` along which they were measured.
     """
     n_subjects = len(set(subjects))
     if n_subjects < MIN_SUBJECTS:
@@ -190,9 +200,9 @@ def fit_distribution(
 def _fit_shape(
     x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int
 ) -> TrainingDistribution:
-    """Estimate centres and covariance, without usual distances.
+    """Estimate the sites' means and the covariance within sites; `usual` stays empty.
 
-    Distances are alike only along the same number of axes.
+    Distances can be compared only if they are measured along the same number of axes.
     """
     features: Floats = np.asarray(x, dtype=np.float64)
     names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
@@ -213,9 +223,9 @@ def _fit_shape(
     pca = PCA(min(n_axes, *scaled.shape), random_state=0)
     along = pca.fit_transform(scaled)
     drawn = float(ledoit_wolf_shrinkage(along, assume_centered=True))
-    own = pca.explained_variance_
-    variances = (1 - drawn) * own + drawn * own.mean()
-    axes = np.zeros((features.shape[1], len(own)))
+    learned = pca.explained_variance_
+    variances = (1 - drawn) * learned + drawn * learned.mean()
+    axes = np.zeros((features.shape[1], len(learned)))
     axes[varying] = pca.components_.T
     # The scaled features have a variance of 1; what is left in sample, after the axes were fitted
     # to it, is too small.
@@ -227,33 +237,33 @@ def _fit_shape(
 def count_outside(
     scans: pd.DataFrame, percentiles: npt.ArrayLike, *, reference: str, threshold: float
 ) -> tuple[dict[str, Any], list[Notice]]:
-    """Count the scans outside, of all and by site, and warn of more than chance gives.
+    """Count scans above a percentile of the training scans' distances, in all and by site.
 
-    Scans without a percentile are not counted.
+    Warn of more than chance gives. Scans without a percentile are not counted.
     """
     values = np.asarray(percentiles, dtype=float)
-    known = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
-    known["outside"] = known["percentile"] > threshold
-    sites = known.groupby("site").agg(
+    measured = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
+    measured["outside"] = measured["percentile"] > threshold
+    sites = measured.groupby("site").agg(
         n=("outside", "size"),
         n_outside=("outside", "sum"),
         median_percentile=("percentile", "median"),
     )
-    n = len(known)
-    n_outside = int(known["outside"].sum())
+    n = len(measured)
+    n_outside = int(measured["outside"].sum())
     share = 1 - threshold / 100
-    about = {
+    totals = {
         "reference": reference,
         "threshold_percentile": threshold,
         "n_outside": n_outside,
         "n": n,
     }
-    counts = about | {"by_site": sites.reset_index().to_dict("records")}
+    counts = totals | {"by_site": sites.reset_index().to_dict("records")}
     if not n or stats.binomtest(n_outside, n, share, alternative="greater").pvalue > RARE:
         return counts, []
     where = [
-        f"{each.Index} {each.n_outside} of {each.n}"
-        for each in sites[sites["n_outside"] > 0].itertuples()
+        f"{site.Index} {site.n_outside} of {site.n}"
+        for site in sites[sites["n_outside"] > 0].itertuples()
     ]
     numbers = {"n_outside": n_outside, "n": n, "threshold": threshold, "expected": share * n}
     return counts, [Notice.of("outside_distribution", where=", ".join(where[:8]), **numbers)]

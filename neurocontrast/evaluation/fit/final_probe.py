@@ -1,4 +1,4 @@
-"""Fit the probe that is stored on all scans of a plan, of a run of members one to each."""
+"""Fit the probe that is stored to all scans of a plan; of several encoders, one probe to each."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,12 +26,13 @@ def fit_on_all(
     chosen: Sequence[Prediction] = (),
     pairs: Sequence[Pairs] = (),
 ) -> tuple[Prediction, FittedProbe | None]:
-    """Fit the probe on all scans of a plan (`Plan.fitted_rows`) after choices on inner folds.
+    """Fit the probe to all scans of a plan, with a penalty chosen on inner folds.
 
-    A `weight` of the network's block is taken as it is, and not chosen anew. `chosen` are earlier
-    fits, one a member, whose strength and weight are taken; `pairs` the rows to fit and those to
-    try a strength and weight on, for each member, in place of inner folds. Returns what the probe
-    says of these scans, and the probe to be stored; None where `Plan.why_not_stored` says so.
+    All scans are `Plan.fitted_rows`. A `weight` of the network's features beside linear components
+    is kept, not chosen. `chosen` are earlier fits, one for each encoder of a run, whose penalty and
+    weight are kept. `pairs` are, for each encoder, rows to fit and rows to try penalties and
+    weights on in place of inner folds. Return the probe's predictions of the same scans, and the
+    probe to be stored, or None where `Plan.why_not_stored` has a reason.
     """
     rows = plan.fitted_rows
     on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)
@@ -75,7 +76,7 @@ def _as_stored(
     encoder: str | None,
     distribution: TrainingDistribution | None,
 ) -> FittedProbe:
-    """Return the probe to be stored of a model, or of one model a member, fitted on all scans."""
+    """Return the probe to be stored: arrays of each encoder's model of all scans, and names."""
     target = plan.target
     rows = plan.fitted_rows
     n_classes = len(target.classes)

@@ -1,4 +1,4 @@
-"""Fit the models of a plan: their predictions out of fold, and the probe of all scans."""
+"""Fit the models of a plan: predictions by cross-validation, and the probe of all scans."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from neurocontrast.evaluation.fit.distribution import Reference, training_reference
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
-from neurocontrast.evaluation.fit.out_of_fold import Models, OutOfFold, cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, Predictions, cross_validate
 from neurocontrast.evaluation.fit.stored_probe import FittedProbe
 from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.evaluation.probes.fitting import Prediction
@@ -18,38 +18,41 @@ from neurocontrast.progress import SILENT, Progress
 class Fits:
     """Predictions of the models of a plan, and the probe of all scans."""
 
-    models: Models
-    """Out-of-fold predictions of each model."""
+    predictions: Predictions
+    """Out-of-fold predictions of each model, by its name."""
     reference: Reference | str | None
-    """Distribution of the scans that the probe was fitted on; the reason why there is none; None
-    if not asked for."""
+    """Distribution of the scans that the probe was fitted on, the reason as text why it could not
+    be learned, or None with ``outlyingness=false``."""
     probe: FittedProbe | None
-    """Probe fitted on all scans, if it can be stored."""
+    """Probe fitted to all scans; None where the estimator cannot be stored."""
 
 
 def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
     """Fit every model in every split, and the probe to be stored on all scans."""
-    models = predict_out_of_fold(plan, progress)
+    predictions = predict_out_of_fold(plan, progress)
     reference = training_reference(plan)
-    return Fits(models, reference, _fit_final(plan, models["embedding"], reference))
+    probe = _fit_final(plan, predictions["embedding"], reference)
+    return Fits(predictions, reference, probe)
 
 
-def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Models:
+def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Predictions:
     """Predict the test scans of every split by every model."""
     n_fits = len(plan.models) * len(plan.splits)
-    models = {}
+    predictions = {}
     with progress.task("Fitting models", n_fits, "fold") as task:
         for model in plan.models:
-            models[model.name] = cross_validate_model(plan, model, advance=task.advance)
-    return models
+            predictions[model.name] = cross_validate(
+                model, plan.target, plan.splits, plan.context, advance=task.advance
+            )
+    return predictions
 
 
 def _fit_final(
     plan: Plan, embedding: OutOfFold, reference: Reference | str | None
 ) -> FittedProbe | None:
-    """Fit the probe that is stored; None where `Plan.why_not_stored` says so.
+    """Fit the probe that is stored to all scans; None where `Plan.why_not_stored` has a reason.
 
-    Of the fixed design strength and weight are those of its one split.
+    With a column of train and test, penalty and weight are those of the one split.
     """
     if plan.why_not_stored is not None:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.evaluation.plan.models import Model
-from neurocontrast.evaluation.plan.plan import Plan, split_seed
+from neurocontrast.evaluation.plan.plan import split_seed
 from neurocontrast.evaluation.probes.estimators import EstimatorError
 from neurocontrast.evaluation.probes.fitting import FitContext, Prediction
 from neurocontrast.evaluation.rows import Floats, Rows
@@ -20,17 +20,17 @@ from neurocontrast.parallel.workers import map_files
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Scores, decisions and folds of each scan: (n_repeats, n) arrays.
+    """A model's scores and decisions for each scan, and the fold that tested the scan.
 
-    Scores are NaN, decisions 0 and folds -1 where a scan was never tested. Scores of several
-    classes are (n_repeats, n, n classes).
+    Arrays are (n_repeats, n); scores of several classes (n_repeats, n, n classes). Scores are NaN,
+    decisions 0 and folds -1 where a scan was never tested.
     """
 
     scores: Floats
     decisions: npt.NDArray[np.int64]
     folds: Rows
     fits: Sequence[Prediction] = ()
-    """The prediction of each split, in their order."""
+    """The prediction of each split, in the order of the splits."""
 
     @property
     def tested(self) -> Rows:
@@ -38,7 +38,7 @@ class OutOfFold:
         return np.flatnonzero((self.folds >= 0).any(axis=0))
 
 
-Models = dict[str, OutOfFold]
+Predictions = dict[str, OutOfFold]
 """Out-of-fold predictions of each model, by its name."""
 
 
@@ -93,23 +93,10 @@ def cross_validate(
     return gather(target, splits, in_order)
 
 
-def cross_validate_model(
-    plan: Plan,
-    model: Model,
-    splits: Sequence[Split] | None = None,
-    *,
-    advance: Callable[[], None] = lambda: None,
-) -> OutOfFold:
-    """Fit a model of a plan in every split, by default in the plan's, and predict the test rows."""
-    if splits is None:
-        splits = plan.splits
-    return cross_validate(model, plan.target, splits, plan.context, advance=advance)
-
-
 def _predict_split(
     number: int, model: Model, target: Target, split: Split, context: FitContext
 ) -> tuple[int, Prediction]:
-    """Predict the test rows of a split; an error of the user's estimator names model and fold."""
+    """Predict a split's test rows; name model and fold in errors of the user's estimator."""
     try:
         return number, model.predict(target, split, context)
     except EstimatorError as error:

@@ -30,13 +30,14 @@ from neurocontrast.provenance import KnownPeople, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 FOLDER = "probe"
-"""Folder of an evaluation in which the probe is."""
+"""Folder, within that of an evaluation, that holds the probe's two files."""
 _DESCRIPTION = "probe.json"
 _ARRAYS = "probe.npz"
 _REMEDY = "Copy the evaluation again."
 _FORMAT = 1
 MIN_SHOTS = 5
-"""A site with fewer labelled subjects is left as it is: their mean error is mostly themselves."""
+"""Fewest labelled subjects of a site whose predictions are shifted. The mean error of fewer is
+chance more than bias."""
 _FAR = 30.0  # no shift of log-odds is larger
 _EPSILON = 1e-9
 _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
@@ -53,7 +54,7 @@ class FittedProbe(BaseModel):
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     name: str
-    """Kind of probe."""
+    """Name of the built-in probe, such as ``logistic``."""
     target: str
     """Column that is predicted."""
     kind: Kind
@@ -62,15 +63,16 @@ class FittedProbe(BaseModel):
     strength: StrictFloat
     """Strength of the penalty, chosen on inner folds."""
     threshold: StrictFloat | Literal["half", "prevalence"]
-    """Probability from which a scan is positive; for several classes and numbers, the rule."""
+    """Probability from which a scan is positive; for several classes and numbers, the name of the
+    rule, ``half`` or ``prevalence``."""
     mean: np.ndarray
     scale: np.ndarray
-    """Standardisation (p,) of the features."""
+    """Mean and standard deviation (p,) of each feature, by which features are standardised."""
     coefficients: np.ndarray
     intercept: np.ndarray
-    """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of
-    classes of several classes, else 1. They give numbers, or log-odds. Of M members intercepts
-    are (M, k)."""
+    """Coefficients (p, k) of the standardised features and intercepts (k,) give log-odds of
+    classes, or numbers. k is 1, or with more than two classes their number. With M encoders
+    intercepts are (M, k)."""
     shares: np.ndarray
     """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
     encoder: str | None
@@ -79,23 +81,24 @@ class FittedProbe(BaseModel):
     """Digests of the subjects that the probe was fitted on."""
     n_scans: StrictInt
     trained_contents: frozenset[str] = frozenset()
-    """Digests of the contents of these subjects' scans; none of earlier versions."""
+    """Digests of the contents of these subjects' scans; empty in files of earlier versions."""
     contents_complete: bool = False
-    """Whether all of these scans have digests."""
+    """Whether all scans that the probe was fitted on have digests of their contents."""
     distribution: TrainingDistribution | None = None
-    """Distribution of the training scans."""
+    """Distribution of the training scans' features, by which scans outside are found."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of joined features, or the network and the components of one encoder; else empty."""
+    """Blocks of columns: one for each joined encoder, or the network's features and the linear
+    components of one encoder. Empty for features of a network alone."""
     members: tuple[Member, ...] = ()
-    """Members of a run, each with its own probe, whose predictions are averaged; else empty."""
+    """Encoders of a run, each with its own probe, whose predictions are averaged; empty for one."""
     weight: StrictFloat | None = None
-    """Weight of the network's block beside the components, which `scale` holds; else None. Of
-    members the mean."""
+    """Share of the network's features in the total variance beside linear components, which `scale`
+    contains. None without components; with several encoders the mean."""
 
     @model_validator(mode="before")
     @classmethod
     def _check_fit(cls, content: dict[str, object]) -> dict[str, object]:
-        """Leave out a threshold of another kind of target: the probe then counts as damaged."""
+        """Drop a threshold of another kind of target, so that the file counts as damaged."""
         fits = isinstance(content.get("threshold"), str) != (content.get("kind") == "binary")
         if fits:
             return content
@@ -130,7 +133,7 @@ class FittedProbe(BaseModel):
         return mean
 
     def _scores(self, margins: Floats) -> Floats:
-        """Turn log-odds (n, k) into probabilities; numbers stay."""
+        """Turn log-odds (n, k) into probabilities; predicted numbers stay as they are."""
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
         if self.kind == "continuous":
@@ -151,7 +154,7 @@ class FittedProbe(BaseModel):
         )
 
     def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
-        """Return the class codes of scores that `predict` gave."""
+        """Return the class code of each scan from the scores of `predict`."""
         shares = None
         if self.threshold == "prevalence":
             shares = self.shares
@@ -167,28 +170,28 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     """
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
-    about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
-    about |= probe.model_dump(
+    description: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
+    description |= probe.model_dump(
         mode="json", exclude={*_LINEAR, "blocks", "members", "distribution", *_PEOPLE}
     )
-    about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
-    about["positive"] = probe.classes[1] if probe.kind == "binary" else None
+    description |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
+    description["positive"] = probe.classes[1] if probe.kind == "binary" else None
     if probe.weight is None:
-        del about["weight"]
+        del description["weight"]
     if probe.blocks:
-        about["blocks"] = [block._asdict() for block in probe.blocks]
+        description["blocks"] = [block._asdict() for block in probe.blocks]
     if probe.members:
-        about["members"] = list(map(Member._asdict, probe.members))
+        description["members"] = list(map(Member._asdict, probe.members))
     if probe.distribution is not None:
         arrays |= {
             f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY
         }
-        about["distribution"] = {"sites": list(probe.distribution.sites)}
+        description["distribution"] = {"sites": list(probe.distribution.sites)}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
-    about |= {name: sorted(getattr(probe, name)) for name in _PEOPLE}
-    about["arrays"] = {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)}
-    write_json(folder / _DESCRIPTION, about)
+    description |= {name: sorted(getattr(probe, name)) for name in _PEOPLE}
+    description["arrays"] = {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)}
+    write_json(folder / _DESCRIPTION, description)
 
 
 def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
@@ -200,15 +203,17 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
         If there is none, or it is damaged or has been changed since it was written.
     """
     folder = _find(Path(path))
-    about, arrays = _read_parts(folder / _DESCRIPTION, folder / _ARRAYS)
+    description, arrays = _read_parts(folder / _DESCRIPTION, folder / _ARRAYS)
     try:
         distribution = None
-        if about.get("distribution") is not None:
-            found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
-            found["remainder"] = float(found["remainder"])
-            distribution = TrainingDistribution(tuple(about["distribution"]["sites"]), **found)
+        if description.get("distribution") is not None:
+            geometry: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
+            geometry["remainder"] = float(geometry["remainder"])
+            distribution = TrainingDistribution(
+                tuple(description["distribution"]["sites"]), **geometry
+            )
         linear = {name: arrays[name] for name in _LINEAR}
-        probe = FittedProbe.model_validate({**about, **linear, "distribution": distribution})
+        probe = FittedProbe.model_validate({**description, **linear, "distribution": distribution})
         with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
             row = np.zeros((1, probe.n_features))
             n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
@@ -226,11 +231,11 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
             )
             # What earlier versions stored of a support vector machine, and of numbers kept within a
             # range.
-            fits = fits and "platt_slope" not in arrays and about.get("limits") is None
+            fits = fits and "platt_slope" not in arrays and description.get("limits") is None
             if probe.distribution is not None:
                 probe.distribution.percentiles(row)
     except ValidationError as error:
-        wrong = ", ".join(dict.fromkeys(f"'{each['loc'][0]}'" for each in error.errors()))
+        wrong = ", ".join(dict.fromkeys(f"'{problem['loc'][0]}'" for problem in error.errors()))
         raise CheckpointError(
             f"{folder / _DESCRIPTION}: {wrong} missing or damaged. {_REMEDY}"
         ) from None
@@ -244,13 +249,15 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
 
 
 def _find(path: Path) -> Path:
+    """Return the folder with ``probe.json``: the path, or the folder ``probe`` in an evaluation."""
     for folder in (path, path / FOLDER):
         if (folder / _DESCRIPTION).is_file():
             return folder
     if not (path / FILE).is_file():
-        what = "probe" if path.is_dir() else "such folder"
+        missing = "probe" if path.is_dir() else "such folder"
         raise CheckpointError(
-            f"{path}: there is no {what}. Give an evaluation directory, or its folder '{FOLDER}'."
+            f"{path}: there is no {missing}. Give an evaluation directory, "
+            f"or its folder '{FOLDER}'."
         )
     try:
         why = read_evaluation(path).probe.why_not_stored
@@ -269,14 +276,16 @@ def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str
     """Return the description of a probe, and the probe's arrays."""
     content = read_json(description, error=CheckpointError, remedy=_REMEDY)
     if content.get("format") != _FORMAT:
-        found = f"format {content.get('format')!r} is not known (this version reads {_FORMAT})"
-        raise CheckpointError(f"{description}: {found}.")
-    about = content.get("arrays")
-    if not isinstance(about, dict):
+        number = content.get("format")
+        raise CheckpointError(
+            f"{description}: format {number!r} is not known (this version reads {_FORMAT})."
+        )
+    arrays_entry = content.get("arrays")
+    if not isinstance(arrays_entry, dict):
         raise CheckpointError(f"{description}: 'arrays' missing or damaged. {_REMEDY}")
     if not path.is_file():
         raise CheckpointError(f"{path}: missing next to {_DESCRIPTION}. {_REMEDY}")
-    if digest_of_file(path) != about.get("sha256"):
+    if digest_of_file(path) != arrays_entry.get("sha256"):
         raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
     stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
     return content, {name: array.astype(np.float64) for name, array in stored.items()}
@@ -284,14 +293,15 @@ def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str
 
 @dataclass(frozen=True)
 class SiteShift:
-    """Number to add to the predictions of a site."""
+    """Number that is added to the predictions of a site's scans."""
 
     n_subjects: int
     """Number of labelled subjects of the site."""
     shift: float | None
-    """In the units of the target, or in log-odds; None where labelled subjects cannot tell."""
+    """In the units of the target, or in log-odds; None with too few labelled subjects or one
+    class."""
     standard_error: float | None = None
-    """Of the shift; None for log-odds."""
+    """Standard error of a shift in the units of the target; None for log-odds."""
 
 
 def fit_shifts(
@@ -308,8 +318,8 @@ def fit_shifts(
         {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}
     )
     shifts = {}
-    for site, part in labelled.groupby("site"):
-        people = part.groupby("subject")[["score", "truth"]].mean()
+    for site, scans in labelled.groupby("site"):
+        people = scans.groupby("subject")[["score", "truth"]].mean()
         n = len(people)
         score = people["score"].to_numpy()
         truth = people["truth"].to_numpy()
@@ -326,7 +336,7 @@ def fit_shifts(
 
 
 def _shift_of_log_odds(scores: Floats, truths: Floats) -> float:
-    """Return the shift of log-odds by which the mean probability is the share of the positives."""
+    """Return the shift of log-odds that makes the mean probability equal the share of positives."""
     odds = logit(np.clip(scores, _EPSILON, 1 - _EPSILON))
     n_positive = truths.sum()
     return float(brentq(lambda shift: expit(odds + shift).sum() - n_positive, -_FAR, _FAR))

@@ -1,10 +1,11 @@
-"""Statistics of an evaluation: one file a finding, each with its measurement and its typed record.
+"""Statistics of an evaluation: one file for each finding, with measurement and typed record.
 
-A finding is a question to every evaluation. `check` refuses settings that a question cannot serve;
-`measure` computes the figures of the models and asks every question.
+A finding is a question to every evaluation, such as how well the site can be predicted. `check`
+refuses settings that a finding cannot serve; `measure` computes the figures of the models and
+measures every finding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -18,7 +19,7 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse a plan whose settings ask a question for an answer that cannot be measured."""
+    """Refuse a plan whose settings ask a finding for more than its cohort can tell."""
     for question in questions:
         if question.check is not None:
             question.check(plan)
@@ -31,7 +32,7 @@ def measure(
     *,
     progress: Progress = SILENT,
 ) -> MeasuredPlan:
-    """Measure the models of a plan, ask every question, and return records, tables and warnings.
+    """Compute the figures of the models of a plan, and measure every finding.
 
     Parameters
     ----------
@@ -45,14 +46,14 @@ def measure(
         Receives progress messages.
     """
     result = measure_models(plan, fits, progress)
-    inputs = Inputs(plan, fits.models, fits.reference, progress)
-    measurement = inputs.earlier
+    measurement = Measurement()
     for question in sorted(questions, key=attrgetter("last")):
         if question.measure is not None:
-            new = question.measure(inputs)
-            measurement.records.update(new.records)
-            measurement.tables.update(new.tables)
-            measurement.notices.extend(new.notices)
+            inputs = Inputs(plan, fits.predictions, fits.reference, progress, measurement)
+            further = question.measure(inputs)
+            _check_new("record", further.records, measurement.records)
+            _check_new("table", further.tables, result.tables | measurement.tables)
+            measurement = measurement.with_further(further)
     evaluation = result.evaluation.with_parts(measurement.records)
     warnings = [*evaluation.warnings]
     if plan.external is not None:
@@ -60,3 +61,13 @@ def measure(
     warnings += measurement.notices
     evaluation = evaluation.model_copy(update={"warnings": warnings})
     return replace(result, evaluation=evaluation, tables=result.tables | measurement.tables)
+
+
+def _check_new(kind: str, names: Iterable[str], taken: Container[str]) -> None:
+    """Refuse a record or a table that would replace the one of another finding."""
+    for name in names:
+        if name in taken:
+            raise ValueError(
+                f"measure: a {kind} '{name}' is there already, of an earlier finding or of the "
+                "models. Give the finding's a name of its own."
+            )

@@ -1,6 +1,6 @@
 """Differences of models on the same folds, pair by pair, and how well each tells the site."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from neurocontrast.documents.result import Result
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.significance import fold_p_value, holm, mcnemar_test
-from neurocontrast.evaluation.measure.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.measure.uncertainty import Resampling, bootstrap_metrics
 from neurocontrast.evaluation.metrics import RANKED, top_hits
 from neurocontrast.evaluation.plan.units import choose_units
 from neurocontrast.evaluation.rows import site_names
@@ -22,7 +22,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_seed
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
-"""The metric that is set against the site, by kind of target."""
+"""Metric plotted against how well the site can be predicted, for each kind of target."""
 
 Texts = npt.NDArray[np.object_]
 SCAN_KEYS = ["participant_id", "session"]
@@ -59,20 +59,20 @@ def compare_models(
     reference, *others = evaluations
     first = evaluations[reference]
     target, units = _target_of(first)
-    models = {name: _out_of_fold(evaluation, target) for name, evaluation in evaluations.items()}
+    predictions = {
+        name: _out_of_fold(evaluation, target) for name, evaluation in evaluations.items()
+    }
     drawn = bootstrap_metrics(
         target,
-        models,
-        units,
-        n_bootstraps=n_bootstraps,
-        seed=derive_seed("compare", seed),
-        rows=models[reference].tested,
+        predictions,
+        Resampling(units, n_bootstraps, derive_seed("compare", seed)),
+        rows=predictions[reference].tested,
         plain=RANKED if first.fixed and target.kind == "multiclass" else (),
     )
     table = []
     differences = []
     for metric in target.metric_names:
-        for name in models:
+        for name in predictions:
             figure = drawn[name][metric].figure(level=level)
             ends = {"value": figure.value, "low": figure.low, "high": figure.high}
             table.append({"model": name, "metric": metric, **ends})
@@ -88,14 +88,15 @@ def compare_models(
                 "high": figure.high,
             }
             if first.fixed:
-                test = _paired_test(target, metric, models[name], models[reference], units)
+                test = _paired_test(
+                    target, metric, predictions[name], predictions[reference], units
+                )
             else:
                 test = _test_over_folds(evaluations[name].folds, first.folds, metric)
             rows_of_metric.append(row | test)
         adjusted = holm([row["p_value"] for row in rows_of_metric])
-        differences += [
-            row | {"p_adjusted": each} for row, each in zip(rows_of_metric, adjusted, strict=True)
-        ]
+        for row, p_adjusted in zip(rows_of_metric, adjusted, strict=True):
+            differences.append(row | {"p_adjusted": p_adjusted})
     return pd.DataFrame(table), pd.DataFrame(differences)
 
 
@@ -114,30 +115,31 @@ def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
 
 
 def score_columns(record: Result) -> list[str]:
-    """Return the columns of scores in ``predictions.tsv``: one a class of several, else one."""
+    """Return the columns of scores in ``predictions.tsv``: one, or of several classes one each."""
     if record.kind == "multiclass":
         return [f"score_{name}" for name in record.classes]
     return ["y_score"]
 
 
 def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
-    """Return predictions as arrays (repeat, scan); scans in the order of `_target_of`."""
+    """Return a table's predictions as arrays (n_repeats, n), scans in the order of `_target_of`."""
     table = evaluation.predictions
     n = len(target.values)
     n_repeats = int(table["repeat"].max()) + 1
-    place = table["repeat"].to_numpy(), table.groupby(SCAN_KEYS, sort=True).ngroup().to_numpy()
+    cells = table["repeat"].to_numpy(), table.groupby(SCAN_KEYS, sort=True).ngroup().to_numpy()
     columns = score_columns(evaluation.record)
     scores = np.full((n_repeats, n, len(columns)), np.nan)
-    scores[place] = table[columns].to_numpy(dtype=float)
+    scores[cells] = table[columns].to_numpy(dtype=float)
     decisions = np.zeros((n_repeats, n), dtype=np.int64)
     folds = np.full((n_repeats, n), -1, dtype=np.intp)
-    folds[place] = table["fold"]
+    folds[cells] = table["fold"]
     if target.kind != "continuous":
-        decisions[place] = pd.Categorical(table["y_pred"], categories=target.classes).codes
+        decisions[cells] = pd.Categorical(table["y_pred"], categories=target.classes).codes
     return OutOfFold(scores if target.kind == "multiclass" else scores[..., 0], decisions, folds)
 
 
 def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, Any]:
+    """Test the differences of two models over folds (Nadeau and Bengio), for one metric."""
     name = metric.removesuffix("_within_fold")  # within one fold, the two are one
     model, reference = (
         table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference)
@@ -153,34 +155,42 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
 def _paired_test(
     target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
 ) -> dict[str, Any]:
-    """Return McNemar's p-value of a share of images of one test set; None for another metric.
+    """Return McNemar's p-value for accuracy and the like on one test set; None for other metrics.
 
-    The test takes images for independent draws: there is none where units hold several.
+    McNemar's test needs independent images: the p-value is None where a subject has several.
     """
     rows = model.tested
-    found = {"n_folds": 1, "p_value": None, "test": None}
+    no_test = {"n_folds": 1, "p_value": None, "test": None}
     truth = target.values[rows]
     both = (model, reference)
     if len(set(units[rows])) < len(rows):
-        return found
-    hits = [each.decisions[0, rows] == truth for each in both]
+        return no_test
+    hits = [predictions.decisions[0, rows] == truth for predictions in both]
     if metric == "top5_accuracy":
-        hits = [top_hits(truth, each.scores[0, rows]) >= 0.5 for each in both]
+        hits = [top_hits(truth, predictions.scores[0, rows]) >= 0.5 for predictions in both]
     elif target.kind == "binary" and metric in ("sensitivity", "specificity"):
-        hits = [each[truth == (metric == "sensitivity")] for each in hits]
+        of_class = truth == (metric == "sensitivity")
+        hits = [is_hit[of_class] for is_hit in hits]
     elif metric != "accuracy":
-        return found
-    return found | {"p_value": mcnemar_test(*hits), "test": "mcnemar"}
+        return no_test
+    return no_test | {"p_value": mcnemar_test(*hits), "test": "mcnemar"}
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return the metric at unseen sites and the ratio to known sites, with ends; None if absent."""
+    """Return a metric at unseen sites and its ratio to known sites, with the ends of intervals.
+
+    Values are None where unseen sites were not measured.
+    """
     new_site = evaluation.record.part(NewSite) or NewSite()
-    found = dict[str, float | None]()
+    figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):
         estimate = getattr(new_site, name).get("embedding", {}).get(metric, Estimate())
-        found |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    return found
+        figures |= {
+            name: estimate.value,
+            f"{name}_low": estimate.low,
+            f"{name}_high": estimate.high,
+        }
+    return figures
 
 
 _TRADEOFF = [
@@ -214,35 +224,37 @@ def tradeoff_table(
     """
     rows = []
     for row in models.to_dict("records"):
-        own: Mapping[Any, Any] = row
-        evaluation = evaluations[row["model"]]
-        place = evaluation.sites_tested
-        new_site = evaluation.record.part(NewSite) or NewSite()
-        outside = evaluation.record.part(Outlyingness) or Outlyingness()
-        reading = site_reading(evaluation.confounds)
-        site = (
-            {} if reading is None else reading.reindex(["value", "low", "high", "chance"]).to_dict()
-        )
-        if (
-            place == "mixed"
-        ):  # scans without a site, or some sites held out: not all figures are of known sites
-            own = new_site.home.get("embedding", {}).get(row["metric"], Estimate()).model_dump()
-            place = "known"
-        rows.append(
-            row
-            | {
-                "site_balanced_accuracy": site.get("value"),
-                **{f"site_{key}": site.get(key) for key in ("low", "high", "chance")},
-                place: own["value"],
-                f"{place}_low": own["low"],
-                f"{place}_high": own["high"],
-                "constant": new_site.unseen.get("constant", {})
-                .get(row["metric"], Estimate())
-                .value,
-                "n": outside.n,
-                "n_outside": outside.n_outside,
-            }
-        )
+        rows.append(_tradeoff_row(row, evaluations[row["model"]]))
     table = pd.DataFrame(rows).reindex(columns=["model", *_TRADEOFF])
     measured = table[["site_balanced_accuracy", "unseen", "n_outside"]].notna().any(axis=None)
     return table if measured else table.iloc[:0]
+
+
+def _tradeoff_row(
+    row: Mapping[Hashable, Any], evaluation: ComparedEvaluation
+) -> dict[Hashable, Any]:
+    """Return a model's row with its figures at known and unseen sites, and of scans outside."""
+    metric = row["metric"]
+    new_site = evaluation.record.part(NewSite) or NewSite()
+    outside = evaluation.record.part(Outlyingness) or Outlyingness()
+    sites_tested = evaluation.sites_tested
+    figures: Mapping[Any, Any] = row
+    if sites_tested == "mixed":
+        # Scans without a site, or some sites held out: not all figures are of known sites.
+        at_home = new_site.home.get("embedding", {}).get(metric, Estimate())
+        figures = at_home.model_dump()
+        sites_tested = "known"
+    constant = new_site.unseen.get("constant", {}).get(metric, Estimate())
+    columns = dict(row)
+    reading = site_reading(evaluation.confounds)
+    if reading is not None:
+        columns["site_balanced_accuracy"] = reading["value"]
+        for key in ("low", "high", "chance"):
+            columns[f"site_{key}"] = reading.get(key)
+    columns[sites_tested] = figures["value"]
+    columns[f"{sites_tested}_low"] = figures["low"]
+    columns[f"{sites_tested}_high"] = figures["high"]
+    columns["constant"] = constant.value
+    columns["n"] = outside.n
+    columns["n_outside"] = outside.n_outside
+    return columns

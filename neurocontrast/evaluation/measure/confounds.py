@@ -1,7 +1,9 @@
 """Measure how well site, age and sex can be told from the embedding."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
-from neurocontrast.evaluation.measure.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.evaluation.measure.uncertainty import Resamples, Resampling, bootstrap_metrics
 from neurocontrast.evaluation.plan.association import cramers_v
 from neurocontrast.evaluation.plan.models import ProbeModel
 from neurocontrast.evaluation.plan.notices import SITE_ASSOCIATION
@@ -33,7 +35,8 @@ Rows = npt.NDArray[np.intp]
 
 
 N_FOLDS = 5
-"""Levels with fewer subjects are left out: they could not be in every fold."""
+"""Folds by which a confound is predicted. A value of a column that fewer subjects have is left out,
+since it could not be in every fold."""
 
 
 MIN_SUBJECTS = 20
@@ -41,22 +44,22 @@ MIN_SUBJECTS = 20
 
 
 MAX_CLASSES = 5
-"""With more classes, covariates are predicted in all scans only."""
+"""Most classes of the target within which confounds are predicted too."""
 
 
 MAX_SCANS = 1500
-"""Of larger cohorts this many scans are drawn: enough to say how much, not to the third digit."""
+"""Most scans among which confounds are predicted; of more, subjects are drawn."""
 
 
 MAX_SITE_FOLDS = 10
 
 
 SITE_EXPONENT = 0.3
-"""Of the balanced accuracy in the OpenBHB score, as in the challenge."""
+"""Exponent of the site's balanced accuracy in the score of the OpenBHB challenge."""
 
 
 STRONG_SHARE = 0.5
-"""The site is called predictable where balanced accuracy is this far from chance to perfect."""
+"""Share of the way from chance to 1 at which the site's balanced accuracy is warned about."""
 
 
 _SETTINGS: dict[str, Any] = {
@@ -71,14 +74,31 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-_COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n", "n_levels", "note")
+@dataclass(frozen=True)
+class ConfoundFigure:
+    """Row of ``confounds.tsv``: how well a column is predicted in a group of scans, or why not."""
+
+    column: str
+    within: str
+    """``all``, or the class of the target that the scans are of."""
+    metric: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = None
+    """The metric of a guess that reads no scan."""
+    n: int = 0
+    """Scans with a value of the column; 0 where nothing was predicted."""
+    n_levels: int | None = None
+    """Values of a categorical column; None for numbers."""
+    note: str | None = None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A column's values in rows of a plan, predicted out of fold.
+    """Values of a column, such as the site, predicted from the features by cross-validation.
 
-    `splits` are positions within `rows`.
+    `rows` are rows of the plan; `splits` hold positions within `rows`.
     """
 
     target: Target
@@ -88,67 +108,86 @@ class Reading:
 
 
 def measure_confounds(inputs: Inputs) -> Measurement:
-    """Predict covariates from the features of the probe.
+    """Predict site, age, sex and covariates from the features that the probe gets.
 
     With ``confounds=false`` only the adjustment of the features is described.
     """
     plan = inputs.plan
-    settings = inputs.plan.settings
-    target = inputs.plan.target
-    record = Confounds(
+    record = _describe_adjustment(plan)
+    if not plan.settings.confounds:
+        return Measurement({Confounds.key: record})
+    rows, note = _draw_scans(plan)
+    groups = _group_by_class(plan, rows)
+    asked = ("site", "age", "sex", *plan.settings.covariates)
+    columns = choose_covariates(plan.table, asked, target=plan.target.name, sites_held_out=False)[0]
+    n_tasks = len(columns) * len(groups) + 1
+    figures = list[ConfoundFigure]()
+    site = None
+    with inputs.progress.task("Looking for confounds", n_tasks, "probe") as task:
+        for column, group in product(columns, groups):
+            reading = read_column(plan, column, groups[group])
+            if column == "site" and group == "all":
+                site = reading
+            figures += _list_figures(plan, column, group, reading, note)
+            task.advance()
+        score = _openbhb_score(plan, rows, site)
+        task.advance()
+    if isinstance(score, str):
+        record = record.model_copy(update={"openbhb_reason": score})
+    else:
+        record = record.model_copy(update={"openbhb": score, "openbhb_reason": None})
+    table = _tabulate(figures)
+    return Measurement({Confounds.key: record}, {"confounds": table}, _look_at(plan, table))
+
+
+def _describe_adjustment(plan: Plan) -> Confounds:
+    """Return how the features are harmonised and residualised, without an OpenBHB score."""
+    settings = plan.settings
+    return Confounds(
         harmonise=settings.harmonise,
-        harmonise_preserve=list(kept_columns(plan.table, settings, target=target.name)),
+        harmonise_preserve=list(kept_columns(plan.table, settings, target=plan.target.name)),
         residualise=list(settings.residualise),
         openbhb=None,
         openbhb_reason="not asked for (confounds=false)",
     )
-    if not settings.confounds:
-        return Measurement({Confounds.key: record})
-    among = (
-        plan.splits[0].test if plan.fixed else np.arange(len(plan.table))
-    )  # pretraining has seen the others
-    drawn, note = draw_subjects(plan.subjects[among], seed=settings.seed, n_scans=MAX_SCANS)
-    rows = among[drawn]
-    asked = ("site", "age", "sex", *settings.covariates)
-    columns = choose_covariates(plan.table, asked, target=target.name, sites_held_out=False)[0]
-    classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
-    parts = {"all": rows} | {
-        name: rows[target.values[rows] == code] for code, name in enumerate(classes)
-    }
-    found = []
-    site = None
-    with inputs.progress.task(
-        "Looking for confounds", len(columns) * len(parts) + 1, "probe"
-    ) as task:
-        for column, within in product(columns, parts):
-            reading = read_column(plan, column, parts[within])
-            site = reading if (column, within) == ("site", "all") else site
-            found += [
-                {"column": column, "within": within} | row
-                for row in _describe(plan, column, reading, note)
-            ]
-            task.advance()
-        score: OpenBHB | str = (
-            "the effect of unseen sites cannot be taken out (harmonise, residualise)"
-        )
-        if settings.harmonise == "none" and "site" not in settings.residualise:
-            score = _openbhb_score(plan, rows, site)
-        task.advance()
-    table = pd.DataFrame(found, columns=list(_COLUMNS))
-    table = table.astype({"low": float, "high": float, "n": "Int64", "n_levels": "Int64"})
-    openbhb: dict[str, OpenBHB | str | None] = {"openbhb": score, "openbhb_reason": None}
-    if isinstance(score, str):
-        openbhb = {"openbhb": None, "openbhb_reason": score}
-    record = record.model_copy(update=openbhb)
-    return Measurement({Confounds.key: record}, {"confounds": table}, _look_at(plan, table))
+
+
+def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
+    """Return at most `MAX_SCANS` rows, drawn by subject, with a note where some are left out."""
+    among: Rows = np.arange(len(plan.table))
+    if plan.fixed:
+        # Pretraining has seen the others.
+        among = plan.splits[0].test
+    drawn, note = draw_subjects(plan.subjects[among], seed=plan.settings.seed, n_scans=MAX_SCANS)
+    return among[drawn], note
+
+
+def _group_by_class(plan: Plan, rows: Rows) -> dict[str, Rows]:
+    """Return the rows of each class too, beside ``all``, unless there are many classes."""
+    target = plan.target
+    groups = {"all": rows}
+    if len(target.classes) > MAX_CLASSES:
+        return groups
+    for code, name in enumerate(target.classes):
+        groups[name] = rows[target.values[rows] == code]
+    return groups
+
+
+def _tabulate(figures: Sequence[ConfoundFigure]) -> pd.DataFrame:
+    """Return the figures as the rows of ``confounds.tsv``."""
+    columns = list(map(attrgetter("name"), fields(ConfoundFigure)))
+    table = pd.DataFrame(list(map(asdict, figures)), columns=columns)
+    numbers = dict.fromkeys(("value", "low", "high", "chance"), "float64")
+    counts = dict.fromkeys(("n", "n_levels"), "Int64")
+    return table.astype(numbers | counts)
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
-    """Predict a column in stratified folds of the scans with a value, or return why not."""
+    """Predict a column by cross-validation of the scans with a value, or return why not."""
     values = plan.table[column].iloc[rows]
     subjects = plan.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
-    present = np.array([text is not None for text in texts], dtype=bool)
+    present = pd.notna(texts)
     if _is_number(plan, column):
         present &= np.isfinite(values.to_numpy(dtype=float))
         if len(set(subjects[present])) < MIN_SUBJECTS:
@@ -184,13 +223,13 @@ def _is_number(plan: Plan, column: str) -> bool:
 
 
 def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
-    """Return which scans have a value of enough subjects to be in every fold."""
+    """Tell which scans have a value that at least `N_FOLDS` subjects have."""
     owners = pd.Series(subjects).groupby(np.asarray(labels, dtype=object))
     return (owners.transform("nunique") >= N_FOLDS).to_numpy()
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a target in folds of its rows, on the features that the probe of the plan gets."""
+    """Predict a confound in folds of some rows, from the features that the plan's probe gets."""
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(
         update=_SETTINGS | {"seed": derive_seed("confounds", plan.settings.seed)}
@@ -205,35 +244,44 @@ def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading
 
 
 def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
-    """Return a metric on resamples; where the site is predicted, subjects are resampled."""
+    """Return a confound's metric on resamples of the plan's units; for the site, of subjects."""
     units = plan.subjects if by_subject or reading.target.name == "site" else plan.units.labels
     seed = derive_seed("confound-intervals", plan.settings.seed)
-    n = plan.settings.n_bootstraps
-    models = {"embedding": reading.model}
+    resampling = Resampling(units[reading.rows], plan.settings.n_bootstraps, seed)
     drawn = bootstrap_metrics(
-        reading.target, models, units[reading.rows], n_bootstraps=n, seed=seed, names=[metric]
+        reading.target, {"embedding": reading.model}, resampling, names=[metric]
     )
     return drawn["embedding"][metric]
 
 
-def _describe(
-    plan: Plan, column: str, reading: Reading | str, note: str | None
-) -> list[dict[str, Any]]:
+def _list_figures(
+    plan: Plan, column: str, group: str, reading: Reading | str, note: str | None
+) -> list[ConfoundFigure]:
+    """Return a column's metrics with intervals, or a single figure that says why there are none."""
     if isinstance(reading, str):
         metric = "mae" if _is_number(plan, column) else "balanced_accuracy"
-        return [{"metric": metric, "n": 0, "note": reading}]
+        return [ConfoundFigure(column, group, metric, note=reading)]
     target = reading.target
-    level = plan.settings.confidence_level
-    shared = {"n": len(reading.rows), "n_levels": len(target.classes) or None, "note": note}
     chances = {"balanced_accuracy": 1 / max(len(target.classes), 1)}
     if target.kind == "continuous":
         chances = {"mae": _median_error(reading), "r2": 0.0}
-    rows = []
+    figures = []
     for metric, chance in chances.items():
-        figure = _resample(plan, reading, metric).figure(level=level)
-        ends = {"value": figure.value, "low": figure.low, "high": figure.high}
-        rows.append({"metric": metric, **ends, "chance": chance, **shared})
-    return rows
+        estimate = _resample(plan, reading, metric).figure(level=plan.settings.confidence_level)
+        figure = ConfoundFigure(
+            column,
+            group,
+            metric,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            chance=chance,
+            n=len(reading.rows),
+            n_levels=len(target.classes) or None,
+            note=note,
+        )
+        figures.append(figure)
+    return figures
 
 
 def _median_error(reading: Reading) -> float:
@@ -246,12 +294,15 @@ def _median_error(reading: Reading) -> float:
 
 
 def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> OpenBHB | str:
-    """Return the OpenBHB score with its parts and intervals, or why there is none. Lower is better.
+    """Return the OpenBHB score with its parts and intervals, or the reason for none.
 
     Mean absolute error of age, by ridge regression tested on sites that it was not trained on,
     times the balanced accuracy of the site, by logistic regression in stratified folds, to the
-    power 0.3 (Dufumier et al., 2022).
+    power 0.3 (Dufumier et al., 2022). Lower is better.
     """
+    settings = plan.settings
+    if settings.harmonise != "none" or "site" in settings.residualise:
+        return "the effect of unseen sites cannot be taken out (harmonise, residualise)"
     table = plan.table.iloc[rows]
     kept = rows[(table["site"].notna() & table["age"].notna()).to_numpy()]
     kept = kept[_frequent(plan.table["site"].iloc[kept], plan.subjects[kept])]
@@ -293,7 +344,7 @@ def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> OpenBH
 
 
 def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
-    """Return folds that hold out every site, or each of ten groups, with all subjects of a site."""
+    """Return folds that each hold out all subjects of a site, or of one of ten groups of sites."""
     fold_of = {
         site: fold
         for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS))
@@ -303,7 +354,10 @@ def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]
 
 
 def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
-    """Return the row of ``confounds.tsv`` about the site among all scans; None without one."""
+    """Return the row of ``confounds.tsv`` that tells how well the site is predicted in all scans.
+
+    None where the site was not predicted.
+    """
     if readings is None:
         return None
     whole = readings[
@@ -317,16 +371,15 @@ def _look_at(plan: Plan, readings: pd.DataFrame) -> list[Notice]:
     site = site_reading(readings)
     if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
         return []
-    known = (
-        plan.table["site"].notna().to_numpy() & ~plan.table["subject_id"].duplicated().to_numpy()
-    )
+    is_first = ~plan.table["subject_id"].duplicated().to_numpy()
+    people = plan.table["site"].notna().to_numpy() & is_first
     strength = 0.0
     if plan.target.kind != "continuous":
         strength = cramers_v(
-            plan.target.values[known], plan.table["site"][known].to_numpy(dtype=object)
+            plan.target.values[people], plan.table["site"][people].to_numpy(dtype=object)
         )
-    found = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
+    figures = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
     if strength > SITE_ASSOCIATION:
         confounded = {"target": plan.target.name, "strength": strength}
-        return [Notice.of("site_predictable_and_confounded", **confounded, **found)]
-    return [Notice.of("site_predictable", **found)]
+        return [Notice.of("site_predictable_and_confounded", **confounded, **figures)]
+    return [Notice.of("site_predictable", **figures)]

@@ -1,9 +1,9 @@
-"""The result on people from elsewhere."""
+"""Test the probe of all scans on an external test set: people from elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from neurocontrast.documents.findings import ExternalMetric, ExternalRival, ExternalTest
+from neurocontrast.documents.findings import ExternalBaseline, ExternalMetric, ExternalTest
 from neurocontrast.documents.result import Counts
 from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, gather
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
@@ -29,42 +29,42 @@ def measure_external_test(inputs: Inputs) -> Measurement:
     if external is None:
         return Measurement({ExternalTest.key: None})
     plan = external.plan
-    models = _predict(plan, inputs.progress)
+    predictions = _predict(plan, inputs.progress)
     tables = {
-        "external_predictions": prediction_table(plan.table, plan.target, models),
-        "external_sites": site_table(plan, models),
+        "external_predictions": prediction_table(plan.table, plan.target, predictions),
+        "external_sites": site_table(plan, predictions),
     }
     outside = measure_rows(plan, plan.splits[0].test, inputs.reference, "probe")
     if outside.table is not None:
         tables["external_outlyingness"] = outside.table
-    record = _record(external, models).model_copy(update={"outlyingness": outside.counts})
+    record = _record(external, predictions).model_copy(update={"outlyingness": outside.counts})
     notices = [notice.of_external_test() for notice in outside.notices]
     return Measurement({ExternalTest.key: record}, tables, notices)
 
 
 def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
-    """Fit each model to all training scans, and predict the external ones."""
+    """Fit each model to all training scans, and predict the external scans."""
     split = plan.splits[0]
     context = replace(plan.context, seed=plan.final_seed)
-    models = {}
+    predictions = {}
     with progress.task("Testing on the external scans", len(plan.models), "model") as task:
         for model in plan.models:
             prediction = model.predict(plan.target, split, context)
-            models[model.name] = gather(plan.target, [split], [prediction])
+            predictions[model.name] = gather(plan.target, [split], [prediction])
             task.advance()
-    return models
+    return predictions
 
 
-def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
+def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTest:
     """Return who was tested, and the figures of the embedding and of each other model."""
     plan = external.plan
     rows = plan.splits[0].test
     names = [name for name in plan.target.metric_names if name not in POOLED_ONLY]
-    drawn = resample(plan, models, rows, names, plan.subjects, "external-intervals")
-    embedding, baseline, *others = models
-    rivals = {}
+    drawn = resample(plan, predictions, rows, names, plan.subjects, "external-intervals")
+    embedding, baseline, *others = predictions
+    baselines = {}
     for key in others:
-        rivals[key] = ExternalRival(
+        baselines[key] = ExternalBaseline(
             metrics=_list_metrics(plan, drawn[key]),
             increment=subtract_metrics(plan, drawn[embedding], drawn[key], drawn[embedding]),
         )
@@ -75,7 +75,7 @@ def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
         sites=tested["site"].nunique(),
         excluded=external.excluded,
     )
-    fit = models[embedding].fits[0]
+    fit = predictions[embedding].fits[0]
     record = ExternalTest(
         file=external.origin.file,
         digest=external.origin.digest,
@@ -88,7 +88,7 @@ def _record(external: External, models: dict[str, OutOfFold]) -> ExternalTest:
         baseline=_list_metrics(plan, drawn[baseline]),
         baseline_covariates=list(plan.covariates),
         increment=subtract_metrics(plan, drawn[embedding], drawn[baseline], drawn[embedding]),
-        rivals=rivals,
+        rivals=baselines,
         n_overlap=external.n_overlap,
         overlap_by=list(external.overlap_by),
     )

@@ -16,14 +16,23 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Measurement:
-    """Results of a finding: records by their keys in ``evaluation.json``, tables by file name, warnings.
+    """Results of a finding for the evaluation's folder: records, tables and warnings.
 
-    None as a record says that nothing was measured; a text that is no record says why.
+    `records` go into ``evaluation.json`` by their keys; None says that nothing was measured, and a
+    text in place of a record says why. `tables` are written by the name of their file.
     """
 
     records: dict[str, Part | str | None] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
+
+    def with_further(self, further: "Measurement") -> "Measurement":
+        """Return the results of this finding and of a further one together."""
+        return Measurement(
+            self.records | further.records,
+            self.tables | further.tables,
+            [*self.notices, *further.notices],
+        )
 
 
 @dataclass(frozen=True)
@@ -32,26 +41,26 @@ class Inputs:
 
     Attributes
     ----------
-    plan, models : Plan, dict of str to OutOfFold
-        The plan, and the out-of-fold predictions of each model.
+    plan, predictions : Plan, dict of str to OutOfFold
+        The plan, and the out-of-fold predictions of each of its models, by name.
     reference : Reference, str or None
         Distribution of the scans that the probe was fitted on; the reason why there is none; None
         if not asked for.
     progress : Progress
         Receives progress messages.
     earlier : Measurement
-        What the findings before this one measured.
+        Records, tables and warnings of the findings that were measured before this one.
     """
 
     plan: Plan
-    models: dict[str, OutOfFold]
+    predictions: dict[str, OutOfFold]
     reference: Reference | str | None = None
     progress: Progress = SILENT
     earlier: Measurement = field(default_factory=Measurement)
 
 
 class Question(Protocol):
-    """The measuring half of a finding; each part is None where the finding has none."""
+    """A finding as `measure` uses one: functions and record, None where a finding has none."""
 
     @property
     def measure(self) -> Callable[[Inputs], Measurement] | None:
@@ -63,8 +72,8 @@ class Question(Protocol):
 
     @property
     def record(self) -> type[Part] | None:
-        """Model of the finding's key in ``evaluation.json``."""
+        """Pydantic model of the finding's record in ``evaluation.json``."""
 
     @property
     def last(self) -> bool:
-        """Whether the finding uses measurements of others, and so is measured after them."""
+        """Whether the finding uses results of other findings, and so is measured after them."""

@@ -1,4 +1,4 @@
-"""The result by sex and age."""
+"""Tabulate the metrics of every model in each sex and age band."""
 
 from itertools import pairwise
 
@@ -17,13 +17,13 @@ _UNKNOWN = "not stated"
 
 
 def measure_groups(inputs: Inputs) -> Measurement:
-    """Return one row a sex and one an age band that has scans, with the columns of ``sites.tsv``.
+    """Tabulate the metrics of every model for each sex and each age band that has scans.
 
-    Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an
-    empty column.
+    Columns are those of ``sites.tsv``. Intervals resample the units of the whole cohort. The sexes
+    form no groups where sex is predicted, nor does an empty column.
     """
     plan = inputs.plan
-    tested = inputs.models["embedding"].tested
+    tested = inputs.predictions["embedding"].tested
     sexes = plan.table["sex"].fillna(_UNKNOWN).to_numpy(dtype=object)
     bands, order = age_bands(plan.table["age"].to_numpy(dtype=float))
     rows = []
@@ -31,15 +31,17 @@ def measure_groups(inputs: Inputs) -> Measurement:
         ("sex", sexes, [*sorted(set(sexes) - {_UNKNOWN}), _UNKNOWN]),
         ("age", bands, order),
     ):
-        found = set(labels[tested])
-        if found == {_UNKNOWN} or (
+        present = set(labels[tested])
+        if present == {_UNKNOWN} or (
             plan.target.name == group_by and plan.target.kind != "continuous"
         ):
             continue
-        for group in (name for name in names if name in found):
+        for group in (name for name in names if name in present):
             keys = ("group-intervals", group_by, group)
             members = tested[labels[tested] == group]
-            described = describe_part(plan, inputs.models, members, *keys, units=plan.units.labels)
+            described = describe_part(
+                plan, inputs.predictions, members, *keys, units=plan.units.labels
+            )
             rows.append({"group_by": group_by, "group": group} | described)
     return Measurement(
         tables={"groups": pd.DataFrame(rows or {"group_by": [], "group": [], "n": []})}

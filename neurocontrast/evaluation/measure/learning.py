@@ -1,7 +1,8 @@
-"""Curves of the metrics over the number of training subjects."""
+"""Measure learning curves: metrics over the number of training subjects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,10 @@ def check_sizes(plan: Plan) -> None:
 
 
 def measure_learning_curve(inputs: Inputs) -> Measurement:
-    """Fit the probes on draws of training subjects, and test the probes on the same folds.
+    """Fit every model to draws of training subjects of each size, and test on the same folds.
 
-    Subjects are drawn with all scans.
-
-    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans,
-    target and seed, and are the same for other encoders.
+    Subjects are drawn with all their scans, and the smaller sizes of a draw are parts of the larger
+    ones. Folds and draws depend on scans, target and seed, and are the same for every encoder.
     """
     plan = inputs.plan
     settings = inputs.plan.settings
@@ -77,15 +76,16 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
         "metrics" if model == "embedding" else model: {
             name: _points(sizes[model_prefix(model) + name]) for name in _names(plan)
         }
-        for model in (each.name for each in plan.models)
+        for model in map(attrgetter("name"), plan.models)
     }
-    about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
-    curve = LearningCurve.model_validate(about | parts, context="writing")
+    design = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
+    curve = LearningCurve.model_validate(design | parts, context="writing")
     return Measurement({LearningCurve.key: curve}, {"learning_curve": table})
 
 
 def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
-    found: dict[str, float] = {}
+    """Return every model's metrics on a split's test rows, by a fit to some training rows."""
+    metrics: dict[str, float] = {}
     for model in plan.models:
         drawn = replace(split, train=train, validation=None)
         decided = model.predict(plan.target, drawn, replace(plan.context, seed=seed))
@@ -93,11 +93,14 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
         values = compute_metrics(
             plan.target.kind, truth, decided.scores, decisions=decided.decisions
         )
-        found |= {model_prefix(model.name) + name: float(values[name][0]) for name in _names(plan)}
-    return found
+        metrics |= {
+            model_prefix(model.name) + name: float(values[name][0]) for name in _names(plan)
+        }
+    return metrics
 
 
 def _names(plan: Plan) -> list[str]:
+    """Return the metrics of a learning curve, which have a better direction and a value a fold."""
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
         name
@@ -107,18 +110,18 @@ def _names(plan: Plan) -> list[str]:
 
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
-    """Return mean, standard deviation and number of the finite values of each size."""
-    found = sizes.agg(["mean", "std", "count"])
+    """Return a metric's mean, standard deviation and number of finite values at each size."""
+    summary = sizes.agg(["mean", "std", "count"])
     return [
         {"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": int(n)}
-        for size, mean, sd, n in found.itertuples()
+        for size, mean, sd, n in summary.itertuples()
     ]
 
 
 def draw_of_split(
     table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Return the training subjects of a split in the order of a draw of a learning curve."""
+    """Return a split's training subjects in random order; the first n train a model of size n."""
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
     subjects = table["subject_id"].to_numpy(dtype=object)[rows]
@@ -128,7 +131,7 @@ def draw_of_split(
 def draw_order(
     target: Target, sites: npt.ArrayLike, subjects: npt.NDArray[np.object_], *, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Order subjects so that every beginning is stratified by class and, within class, by site.
+    """Order subjects at random; the first k, for every k, have the shares of classes and sites.
 
     The number of subjects of a class among the first k is within one of its share of k. A
     continuous target is stratified by site only.
@@ -154,7 +157,7 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a number from 0 to 1 for each subject, evenly spaced within each group."""
+    """Return a sorting key from 0 to 1 for each subject, evenly spaced within each group."""
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)
     ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1

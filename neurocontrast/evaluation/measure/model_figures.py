@@ -1,4 +1,4 @@
-"""Measure the models of a plan: metrics with intervals, and gains of one over another."""
+"""Compute each model's metrics with intervals, and differences between models."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.documents.figures import Increment, Metric, ModelFigures
-from neurocontrast.evaluation.fit.out_of_fold import Models
+from neurocontrast.evaluation.fit.out_of_fold import Predictions
 from neurocontrast.evaluation.measure.significance import fold_p_value, holm
 from neurocontrast.evaluation.measure.tables import model_prefix
 from neurocontrast.evaluation.measure.uncertainty import (
     MAX_RANKED,
     Resamples,
+    Resampling,
     bootstrap_metrics,
     count_resamples,
 )
@@ -33,12 +34,12 @@ from neurocontrast.seeds import derive_seed
 Drawn = Mapping[str, Resamples]
 """Resamples of a model, by metric."""
 _LEADING = ("embedding", "baseline")
-"""Models that every plan has."""
+"""Names of the two models that every plan has, whose figures have places of their own."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of all models, by metric."""
+    """Metrics of all models, and differences from the embedding."""
 
     metrics: dict[str, Metric]
     """Metrics of the embedding."""
@@ -47,10 +48,10 @@ class Figures:
     increment: dict[str, Increment] = field(default_factory=dict)
     """The embedding minus the covariates."""
     models: dict[str, ModelFigures] = field(default_factory=dict)
-    """Figures of the further models by their keys."""
+    """Metrics of the other models, by the name of the model."""
 
     def pooled(self, model: str, metric: str) -> float | None:
-        """Return a metric of all predictions of a model together; None without a value."""
+        """Return a model's metric of all folds' predictions together; None where undefined."""
         metrics = {"embedding": self.metrics, "baseline": self.baseline}.get(model)
         if metrics is None:
             metrics = self.models.get(model, ModelFigures()).metrics
@@ -58,7 +59,7 @@ class Figures:
 
 
 def metric_summary(
-    plan: Plan, folds: pd.DataFrame, models: Models, progress: Progress = SILENT
+    plan: Plan, folds: pd.DataFrame, predictions: Predictions, progress: Progress = SILENT
 ) -> Figures:
     """Return the metrics of all models with their intervals, and the embedding minus each of them.
 
@@ -66,13 +67,13 @@ def metric_summary(
     out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
     resamples of the plan's units. A metric that is not defined is None and has a ``reason``.
     """
-    drawn = _draw(plan, models, progress)
+    drawn = _draw(plan, predictions, progress)
     target = plan.target
-    tested = models["embedding"].tested
+    tested = predictions["embedding"].tested
     reason = explain_undefined(target.kind, target.values[tested], target.classes)
     names = target.metric_names
     metrics = {}
-    for name in models:
+    for name in predictions:
         metrics[name] = _describe_metrics(plan, folds, name, drawn[name], reason)
     increments = {}
     for model in plan.models:
@@ -84,7 +85,7 @@ def metric_summary(
     for pair, without in _pairs(plan).items():
         gains_of_pairs[pair] = subtract_metrics(plan, drawn[pair], drawn[without], names)
     further = {}
-    for name in models:
+    for name in predictions:
         if name in _LEADING:
             continue
         further[name] = ModelFigures(
@@ -100,17 +101,20 @@ def metric_summary(
     )
 
 
-def _draw(plan: Plan, models: Models, progress: Progress) -> Mapping[str, Drawn]:
+def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
     """Draw the metrics of all models in the same resamples of the plan's units."""
-    rows = models["embedding"].tested
+    rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
+    resampling = Resampling(
+        plan.units.labels,
+        count_resamples(plan.settings.n_bootstraps, len(rows)),
+        derive_seed("intervals", plan.settings.seed),
+    )
     with progress.task("Resampling", None, "resample") as task:
         return bootstrap_metrics(
             plan.target,
-            models,
-            plan.units.labels,
-            n_bootstraps=count_resamples(plan.settings.n_bootstraps, len(rows)),
-            seed=derive_seed("intervals", plan.settings.seed),
+            predictions,
+            resampling,
             rows=rows,
             plain=RANKED if too_long else (),
             advance=task.advance,
@@ -165,7 +169,7 @@ def subtract_metrics(
 def _with_p_values(
     gains: Mapping[str, Increment], folds: pd.DataFrame, other: str
 ) -> dict[str, Increment]:
-    """Add the p-values over folds of the embedding and another model having the same metric."""
+    """Add p-values of the embedding and another model being equal over folds, for each metric."""
     tested = {}
     for name, gain in gains.items():
         column = name.removesuffix("_within_fold")
@@ -179,7 +183,7 @@ def _with_p_values(
 
 
 def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
-    """Adjust the p-values of each metric by Holm, where there are several baselines."""
+    """Adjust the p-values of each metric for the number of baselines (Holm), if above one."""
     if len(increments) < 2:
         return
     for name in next(iter(increments.values())):
@@ -189,7 +193,7 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Return the models with the embedding beside, and for each the model without."""
+    """Return, for each model whose features have the embedding beside them, the model without."""
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:

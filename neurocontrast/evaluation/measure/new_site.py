@@ -13,7 +13,7 @@ from neurocontrast.documents.figures import Estimate
 from neurocontrast.documents.findings import NewSite, SitePredictability, SkippedSite
 from neurocontrast.documents.notice import Notice
 from neurocontrast.documents.result import Counts
-from neurocontrast.evaluation.fit.out_of_fold import Models, cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import Predictions, cross_validate
 from neurocontrast.evaluation.measure.confounds import site_reading
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import resample, tabulate_figures, why_no_interval
@@ -38,16 +38,17 @@ from neurocontrast.progress import Progress
 Rows = npt.NDArray[np.intp]
 
 NOTABLE_RATIO = 1.3
-"""An error that grows more than this at unseen sites, its interval above 1, is warned about."""
+"""Ratio of the error at unseen sites to that at known sites from which a warning is given, if the
+interval of the ratio is above 1."""
 MIN_SITE_SUBJECTS = 5
-"""A site with fewer subjects is not left out: its error would say nothing."""
+"""Fewest subjects of a site that is left out; the error at a smaller site would say nothing."""
 MAX_GROUPS = 20
-"""More sites than this are left out in this many groups of about equal size."""
+"""Most folds that leave sites out; more sites are left out in groups of about equal size."""
 
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out a site or a group of sites, and sites left out or skipped."""
+    """Folds that each leave out one site or a group of sites, and the sites that are skipped."""
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()
@@ -56,7 +57,7 @@ class SitesLeftOut:
 
 
 def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
-    """Plan folds that leave out each site whose people the main folds test with a known site."""
+    """Plan folds that leave out each site of which the main folds both train on and test scans."""
     why_not = _why_not(plan)
     if why_not is not None:
         return SitesLeftOut(why_not=why_not)
@@ -77,9 +78,9 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
     for group in groups:
         # Trained on are scans of other, known sites, of subjects who were never at a site of the
         # group.
-        known = sites != NO_SITE
+        has_site = sites != NO_SITE
         members = np.isin(sites, group)
-        train = known & ~members & ~np.isin(owners, owners[members])
+        train = has_site & ~members & ~np.isin(owners, owners[members])
         split = Split(
             0, len(splits), np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group)
         )
@@ -97,15 +98,16 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
 
 
 def _why_not(plan: Plan) -> str | None:
-    known = set(plan.sites) - {NO_SITE}
+    """Return why no site of a plan can be left out; None where sites can."""
+    named = set(plan.sites) - {NO_SITE}
     if not plan.settings.new_site:
         return "not asked for (new_site=false)"
     if plan.fixed:
         return "a column says what is tested (split_column), and no site is left out"
     if plan.target.name == "site":
         return "the site is the target, and a site that is left out cannot be predicted"
-    if len(known) < 2:
-        return "no scan has a site" if not known else f"one site only ('{next(iter(known))}')"
+    if len(named) < 2:
+        return "no scan has a site" if not named else f"one site only ('{next(iter(named))}')"
     if plan.settings.harmonise == "combat" or "site" in plan.settings.residualise:
         return (
             "harmonise=combat and residualise=[site] learn a site from its training scans; an "
@@ -115,7 +117,7 @@ def _why_not(plan: Plan) -> str | None:
 
 
 def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
-    """Tell which scans the main folds test, always with the scan's site in training."""
+    """Tell which scans the main folds test while training on other scans of the same site."""
     sites = plan.sites
     tested, unknown = np.zeros((2, len(sites)), dtype=bool)
     for split in plan.splits:
@@ -126,6 +128,7 @@ def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
 
 
 def _why_skipped(plan: Plan, rows: Rows) -> str | None:
+    """Return why a site is not left out: few subjects, or one class; None where the site is."""
     n = len(set(plan.subjects[rows]))
     if n < MIN_SITE_SUBJECTS:
         return f"fewer than {MIN_SITE_SUBJECTS} subjects ({n}) tested while the site is known"
@@ -136,6 +139,7 @@ def _why_skipped(plan: Plan, rows: Rows) -> str | None:
 
 
 def _why_untrainable(plan: Plan, split: Split) -> str | None:
+    """Return why the scans of the other sites cannot teach the target; None if they can."""
     target = plan.target
     n = len(split.train)
     if target.kind == "continuous":
@@ -153,6 +157,7 @@ def _why_untrainable(plan: Plan, split: Split) -> str | None:
 
 
 def _listed(skipped: Sequence[SkippedSite]) -> str:
+    """List the first eight sites that are skipped, each with the reason."""
     listed = "; ".join(f"{site.site}: {site.why}" for site in skipped[:8])
     if len(skipped) > 8:
         listed += f"; and {len(skipped) - 8} more"
@@ -160,12 +165,12 @@ def _listed(skipped: Sequence[SkippedSite]) -> str:
 
 
 def measure_new_sites(inputs: Inputs) -> Measurement:
-    """Leave every site out once, and compare each scan's prediction with the main one."""
+    """Predict each site's scans by models without the site, and compare with the main folds."""
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
     if left_out.why_not is not None:
         return Measurement({NewSite.key: None, "new_site_note": left_out.why_not})
-    home, unseen = _predict(plan, left_out, inputs.models, inputs.progress)
+    home, unseen = _predict(plan, left_out, inputs.predictions, inputs.progress)
     rows = np.sort(np.concatenate([split.test for split in left_out.splits]))
     design = "leave-one-site-out"
     if len(left_out.splits) < len(left_out.sites):
@@ -189,9 +194,9 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 
 
 def _predict(
-    plan: Plan, left_out: SitesLeftOut, models: Models, progress: Progress
-) -> tuple[Models, Models]:
-    """Predict by each model, the constant last, at known sites and at sites left out."""
+    plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
+) -> tuple[Predictions, Predictions]:
+    """Return predictions by embedding, covariates and constant: at known sites, and left out."""
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
     )[0]
@@ -200,40 +205,44 @@ def _predict(
         "embedding": embedding,
         "baseline": with_covariates(baseline, plan.table, names),
     }
-    home = {name: models[name] for name in fitted}
-    unseen: Models = {}
+    home = {name: predictions[name] for name in fitted}
+    unseen: Predictions = {}
     with progress.task("Leaving sites out", len(fitted) * len(left_out.splits), "fold") as task:
         for name, model in fitted.items():
-            unseen[name] = cross_validate_model(plan, model, left_out.splits, advance=task.advance)
+            unseen[name] = cross_validate(
+                model, plan.target, left_out.splits, plan.context, advance=task.advance
+            )
     constant = ConstantModel("constant")
-    home["constant"] = cross_validate_model(plan, constant)
-    unseen["constant"] = cross_validate_model(plan, constant, left_out.splits)
+    home["constant"] = cross_validate(constant, plan.target, plan.splits, plan.context)
+    unseen["constant"] = cross_validate(constant, plan.target, left_out.splits, plan.context)
     return home, unseen
 
 
 def _pooled(
-    plan: Plan, home: Models, unseen: Models, rows: Rows
+    plan: Plan, home: Predictions, unseen: Predictions, rows: Rows
 ) -> dict[str, dict[str, dict[str, Estimate]]]:
-    """Return figures at known (``home``) and unseen sites, ratios, differences and gains."""
+    """Return metrics at known sites (``home``) and unseen sites, their ratios and differences."""
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     errors = [name for name in names if name in LOWER_IS_BETTER]
     units = plan.units.labels
-    known = resample(plan, home, rows, names, units, "new-site-intervals")
-    new = resample(plan, unseen, rows, names, units, "new-site-intervals")
+    at_home = resample(plan, home, rows, names, units, "new-site-intervals")
+    at_new = resample(plan, unseen, rows, names, units, "new-site-intervals")
     figures: dict[str, dict[str, dict[str, Estimate]]] = {"home": {}, "unseen": {}}
-    for model in known:
-        figures["home"][model] = _estimate(plan, known[model], n=len(rows))
-    for model in new:
-        figures["unseen"][model] = _estimate(plan, new[model], n=len(rows))
+    for model in at_home:
+        figures["home"][model] = _estimate(plan, at_home[model], n=len(rows))
+    for model in at_new:
+        figures["unseen"][model] = _estimate(plan, at_new[model], n=len(rows))
     ratio = {}
     difference = {}
     minus_constant = {}
-    for model in new:
+    for model in at_new:
         if model == "constant":
             continue
-        ratio[model] = _compare(plan, new[model], known[model], np.divide, errors)
-        difference[model] = _compare(plan, new[model], known[model], np.subtract, names)
-        minus_constant[model] = _compare(plan, new[model], new["constant"], np.subtract, names)
+        ratio[model] = _compare(plan, at_new[model], at_home[model], np.divide, errors)
+        difference[model] = _compare(plan, at_new[model], at_home[model], np.subtract, names)
+        minus_constant[model] = _compare(
+            plan, at_new[model], at_new["constant"], np.subtract, names
+        )
     return figures | {
         "ratio": ratio,
         "difference": difference,
@@ -244,7 +253,7 @@ def _pooled(
 def _estimate(
     plan: Plan, drawn: Mapping[str, Resamples], *, n: int | None = None
 ) -> dict[str, Estimate]:
-    """Return metrics with their intervals, and the number of scans where given."""
+    """Return metrics with intervals, and with the number of scans `n` where that is named."""
     estimates = {}
     for name, resamples in drawn.items():
         estimates[name] = resamples.figure(level=plan.settings.confidence_level)
@@ -260,7 +269,7 @@ def _compare(
     function: Callable[[Floats, Floats], Floats],
     names: Sequence[str],
 ) -> dict[str, Estimate]:
-    """Return a function of each metric at unseen sites and a reference on the same resamples."""
+    """Return the ratio or difference of metrics at unseen sites and a reference, with intervals."""
     drawn = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for name in names:
@@ -269,11 +278,15 @@ def _compare(
 
 
 def _site_table(
-    plan: Plan, left_out: SitesLeftOut, home: Models, unseen: Models, advance: Callable[[], None]
+    plan: Plan,
+    left_out: SitesLeftOut,
+    home: Predictions,
+    unseen: Predictions,
+    advance: Callable[[], None],
 ) -> pd.DataFrame:
-    """Tabulate, for each site left out and model, figures of the site unseen and known."""
+    """Tabulate each model's metrics at each site: while left out, and while trained on."""
     target = plan.target
-    found = []
+    rows_of_sites = []
     names = [
         name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE
     ]
@@ -284,10 +297,10 @@ def _site_table(
             continue
         few = why_no_interval(plan, rows, plan.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
-        known, new = (
+        at_home, at_new = (
             resample(
                 plan,
-                models,
+                predictions,
                 rows,
                 names,
                 plan.subjects,
@@ -295,9 +308,9 @@ def _site_table(
                 site,
                 bounded=few is None,
             )
-            for models in (home, unseen)
+            for predictions in (home, unseen)
         )
-        for model, figures in new.items():
+        for model, figures in at_new.items():
             row: dict[str, Any] = {
                 "site": site,
                 "model": model,
@@ -305,17 +318,18 @@ def _site_table(
                 "n_train": len(split.train),
             }
             row |= tabulate_figures(plan, figures) | tabulate_figures(
-                plan, known[model], prefix="home_"
+                plan, at_home[model], prefix="home_"
             )
             if target.kind == "continuous":
                 errors = unseen[model].scores[0, rows] - target.values[rows].astype(float)
                 row["spread"] = float(errors.std(ddof=1)) if len(rows) > 1 else None
-            found.append(row | {"note": "; ".join(filter(None, (reason, few))) or None})
+            rows_of_sites.append(row | {"note": "; ".join(filter(None, (reason, few))) or None})
         advance()
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows_of_sites)
 
 
 def _predictability(reading: pd.Series | None) -> SitePredictability | None:
+    """Return how well the site is predicted, as a record; None where that was not measured."""
     if reading is None:
         return None
     return SitePredictability(

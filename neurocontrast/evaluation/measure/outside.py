@@ -1,4 +1,4 @@
-"""Count scans unlike the scans that the model learned from."""
+"""Count scans that lie outside the distribution of the scans that the probe learned from."""
 
 from dataclasses import dataclass, field
 
@@ -15,14 +15,14 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 @dataclass(frozen=True)
 class ScansOutside:
-    """Counts of scans outside, distances and warnings; no counts where not asked for."""
+    """Scans outside the training distribution: counts, table of distances, and warnings."""
 
     counts: Outlyingness | None = None
     table: pd.DataFrame | None = None
     notices: list[Notice] = field(default_factory=list)
 
     def as_measurement(self) -> Measurement:
-        """Return the record of the finding with its table."""
+        """Return the counts as the finding's record, with the table of distances."""
         if self.table is None:
             return Measurement({Outlyingness.key: self.counts})
         return Measurement(
@@ -67,7 +67,7 @@ def measure_rows(
 def _count(
     plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]
 ) -> ScansOutside:
-    """Return counts, the table of scans, and a warning where more are outside than chance gives."""
+    """Count scans outside, tabulate distances, and warn of more than chance gives."""
     table = plan.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
         drop=True
     )

@@ -1,4 +1,4 @@
-"""A whole evaluation in memory: from a plan to tables and ``evaluation.json``."""
+"""Compose ``evaluation.json`` and the tables of an evaluation from a plan and predictions."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from neurocontrast.documents.result import (
 )
 from neurocontrast.evaluation.fit.distribution import Reference
 from neurocontrast.evaluation.fit.fits import Fits, fit
-from neurocontrast.evaluation.fit.out_of_fold import Models, OutOfFold
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, Predictions
 from neurocontrast.evaluation.fit.stored_probe import FittedProbe
 from neurocontrast.evaluation.measure.model_figures import Figures, metric_summary
 from neurocontrast.evaluation.measure.significance import permutation_test
@@ -39,26 +39,26 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
 POOLING_GAP = 0.05
-"""A pooled AUC that differs more than this from the one within folds is warned about."""
+"""Difference of the pooled AUC from the AUC within folds above which a warning is given."""
 FEW_MOVED = 0.1
-"""A permutation test that changes the labels of a smaller share of the scans is warned about."""
+"""Share of scans that get another label in a permutation, below which a warning is given."""
 
 
 @dataclass(frozen=True)
 class MeasuredPlan:
-    """Predictions of the models of a plan, with tables and figures."""
+    """Evaluation in memory: content of ``evaluation.json``, tables, predictions and the probe."""
 
     evaluation: Result
     """Content of ``evaluation.json``."""
     tables: dict[str, pd.DataFrame]
     """Tables by the name of their file."""
-    models: Models
-    """Out-of-fold predictions of each model."""
+    predictions: Predictions
+    """Out-of-fold predictions of each model, by its name."""
     reference: Reference | str | None
-    """Distribution of the scans that the probe was fitted on, or why there is none; None if not
-    asked for."""
+    """Distribution of the scans that the probe was fitted on, the reason as text why it could not
+    be learned, or None with ``outlyingness=false``."""
     probe: FittedProbe | None
-    """The probe fitted on all scans, if it can be stored."""
+    """Probe fitted to all scans; None where the estimator cannot be stored."""
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Settings as ``config.yaml`` holds them."""
 
@@ -77,28 +77,31 @@ def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
 
 
 def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> MeasuredPlan:
-    """Compute tables and figures of the models; `measure` adds the findings."""
-    models = fits.models
-    tables = plan_tables(plan, models)
+    """Compute tables and metrics of a plan's models, without findings, which `measure` adds."""
+    predictions = fits.predictions
+    tables = plan_tables(plan, predictions)
     for model in plan.models:
         tables |= model.tables
     if plan.info.training_metrics:
         tables["training"] = pd.DataFrame(plan.info.training_metrics)
-    figures = metric_summary(plan, tables["folds"], models, progress)
-    permutation = permutation_summary(plan, models["embedding"], progress)
-    notices = [*plan.notices, *_look_at_results(plan, figures, permutation, models)]
+    figures = metric_summary(plan, tables["folds"], predictions, progress)
+    permutation = permutation_summary(plan, predictions["embedding"], progress)
+    notices = [*plan.notices, *_look_at_results(plan, figures, permutation, predictions)]
     leading = plan.target.metric_names[0]
     for model in plan.models:
         if model.baseline:
             by = plan.estimator_title(model)
             beside = key_beside(plan.models, model)
             notices += look_at_baseline(figures, model, leading, by=by, beside=beside)
-    evaluation = _compose(plan, models, figures, permutation, notices)
-    return MeasuredPlan(evaluation, tables, models, fits.reference, fits.probe, plan.choices)
+    evaluation = _compose(plan, predictions, figures, permutation, notices)
+    return MeasuredPlan(evaluation, tables, predictions, fits.reference, fits.probe, plan.choices)
 
 
 def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Permutation | None:
-    """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
+    """Test the embedding against permuted labels, for ``permutation`` of ``evaluation.json``.
+
+    None with ``n_permutations=0``, and for a network that is trained in the folds.
+    """
     settings = plan.settings
     is_site = plan.target.name == "site"
     n = settings.n_permutations
@@ -148,7 +151,7 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the key of the linear model with the embedding beside a model's features, or ""."""
+    """Return the name of the model of the same features with the embedding beside, or ""."""
     first = model.name
     if model.baseline is not None and model.baseline.of:
         first = model.baseline.of
@@ -203,9 +206,10 @@ def _is_better(metric: str, value: float, other: float) -> bool:
 
 
 def _look_at_results(
-    plan: Plan, figures: Figures, permutation: Permutation | None, models: Models
+    plan: Plan, figures: Figures, permutation: Permutation | None, predictions: Predictions
 ) -> Iterable[Notice]:
-    fits = [fit for model in models.values() for fit in model.fits]
+    """Warn of solvers that stopped early, of AUCs that mix folds, and of weak permutations."""
+    fits = [fit for of_model in predictions.values() for fit in of_model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
     not_chosen = sum(not fit.chosen for fit in fits)
     if failed:
@@ -240,7 +244,7 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Return how blocks were weighed, of the section ``probe``; nothing for one block."""
+    """Describe for the section ``probe`` how blocks of features were weighed; empty for one."""
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}
     if not plan.own_blocks:
@@ -261,7 +265,7 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
 
 def _describe_members(plan: Plan) -> dict[str, object]:
-    """Return how many members were averaged, of the section ``probe``; nothing for one encoder."""
+    """Describe for the section ``probe`` how many encoders were averaged; empty for one encoder."""
     if plan.n_members < 2:
         return {}
     averaged = "numbers"
@@ -274,22 +278,23 @@ def _describe_members(plan: Plan) -> dict[str, object]:
 
 def _compose(
     plan: Plan,
-    models: Models,
+    predictions: Predictions,
     figures: Figures,
     permutation: Permutation | None,
     notices: list[Notice],
 ) -> Result:
+    """Compose the record of ``evaluation.json``, without findings and environment."""
     settings = plan.settings
     target = plan.target
     dealt = split_table(plan.table, plan.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
-    embedding = models["embedding"]
-    rivals = {}
+    embedding = predictions["embedding"]
+    baselines = {}
     keys = dict[str, Any](baseline_covariates=list(plan.covariates))
     for model in plan.models:
         keys |= model.result_keys
         if model.baseline:
-            rivals[model.name] = model.baseline.describe()
+            baselines[model.name] = model.baseline.describe()
     design = plan.split_design
     if design.splitter is not None:
         keys["splitter"] = design.splitter
@@ -323,7 +328,7 @@ def _compose(
         increment=figures.increment,
         models=figures.models,
         permutation=permutation,
-        rivals=rivals,
+        rivals=baselines,
         estimators=plan.estimators,
         threshold=Threshold(
             rule=settings.threshold, values=[fit.threshold for fit in embedding.fits]

@@ -28,7 +28,7 @@ from neurocontrast.seeds import derive_generator
 
 
 def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
-    """Return the exact p-value of two models being right about the same share of one test set.
+    """Return the exact p-value of two models having the same accuracy on one test set.
 
     The test of McNemar (1947) is about the two fitted models, not about models that another seed
     would have trained.
@@ -74,23 +74,23 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
 
 
 def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
-    """Return the p-value of differences over folds.
+    """Return the p-value of a metric's differences between two models over folds.
 
-    None for fewer than two folds, and where sites are held out, which are no draws.
+    None for fewer than two folds, and where folds hold sites out, since sites are not drawn.
     """
-    known = differences.astype(float).dropna()
-    if len(known) < 2 or folds["held_out_site"].notna().any():
+    defined = differences.astype(float).dropna()
+    if len(defined) < 2 or folds["held_out_site"].notna().any():
         return None
-    sizes = folds.loc[known.index]
+    sizes = folds.loc[defined.index]
     n_train = sizes["n_train"].mean()
     n_test = sizes["n_test"].mean()
-    return finite_or_none(corrected_resampled_t(known, n_train=n_train, n_test=n_test))
+    return finite_or_none(corrected_resampled_t(defined, n_train=n_train, n_test=n_test))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values adjusted for how many there are (Holm, 1979); None stays None."""
-    known = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
-    adjusted = (known * np.arange(len(known), 0, -1)).clip(upper=1.0).cummax()
+    """Adjust p-values for their number (Holm, 1979); None stays None."""
+    defined = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
+    adjusted = (defined * np.arange(len(defined), 0, -1)).clip(upper=1.0).cummax()
     in_order = list[float | None]()
     for number, p_value in enumerate(p_values):
         if p_value is None:
@@ -101,7 +101,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 class PermutationTest(NamedTuple):
-    """The result of a permutation test."""
+    """Result of a permutation test: observed metrics, p-values, and how labels were permuted."""
 
     within_fold: bool
     share_moved: float
@@ -120,7 +120,7 @@ def permutation_test(
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
-    """Compare the pooled metrics of the first repeat with metrics of permuted labels.
+    """Compare a model's metrics in the first repeat with its metrics for permuted labels.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def permutation_test(
 def _p_values(
     observed: Mapping[str, float], as_good: Mapping[str, int], n: int
 ) -> dict[str, float | None]:
-    """Return the share of permutations as good as observed; None where a metric is undefined."""
+    """Return each metric's share of permutations as good as observed; None where undefined."""
     p_values = dict[str, float | None]()
     for name in observed:
         p_values[name] = None
@@ -205,7 +205,10 @@ def permuted_labels(
     n_permutations: int,
     seed: int,
 ) -> Labels:
-    """Return label vectors (n, permutations), exchanged between subjects with the same places."""
+    """Return permuted labels (n, n_permutations), exchanged between subjects of the same places.
+
+    `places` are sites, or sites and folds together where folds stay.
+    """
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
     people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
     scans = people.agg(rows=("index", list), places=("place", tuple))
@@ -227,7 +230,7 @@ def _permuted_figures(
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return the pooled metrics that have a better direction."""
+    """Return the pooled metrics for which more is better, or less; not descriptive ones."""
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     pooled = pooled_metrics(target, model, rows=model.tested, names=names)
     return {name: float(pooled[name][0]) for name in names}

@@ -1,32 +1,34 @@
-"""The result at each site."""
+"""Tabulate the metrics of every model at each site."""
 
 import pandas as pd
 
-from neurocontrast.evaluation.fit.out_of_fold import Models
+from neurocontrast.evaluation.fit.out_of_fold import Predictions
 from neurocontrast.evaluation.measure.finding import Inputs, Measurement
 from neurocontrast.evaluation.measure.subgroups import describe_part
 from neurocontrast.evaluation.plan.plan import Plan
 
 
 def measure_sites(inputs: Inputs) -> Measurement:
-    """Return the table of sites."""
-    return Measurement(tables={"sites": site_table(inputs.plan, inputs.models)})
+    """Tabulate the metrics of every model at each site, for ``sites.tsv``."""
+    return Measurement(tables={"sites": site_table(inputs.plan, inputs.predictions)})
 
 
-def site_table(plan: Plan, models: Models) -> pd.DataFrame:
-    """Tabulate the sites: counts, pooled metrics with intervals, the baseline's, and a note.
+def site_table(plan: Plan, predictions: Predictions) -> pd.DataFrame:
+    """Tabulate each site: counts of scans, metrics of every model with intervals, and a note.
 
     Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
     """
     if plan.fixed and plan.table["site"].isna().all():  # all images again, under another name
         return pd.DataFrame({"site": [], "n": [], "note": []})
     sites = plan.sites
-    tested = models["embedding"].tested
+    tested = predictions["embedding"].tested
     names = sorted(set(sites[tested]))
     return pd.DataFrame(
         [
             {"site": name}
-            | describe_part(plan, models, tested[sites[tested] == name], "site-intervals", name)
+            | describe_part(
+                plan, predictions, tested[sites[tested] == name], "site-intervals", name
+            )
             for name in names
         ]
     )

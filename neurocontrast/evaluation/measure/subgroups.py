@@ -1,4 +1,4 @@
-"""Measure a part of the tested scans: metrics, resamples, intervals, or why there are none."""
+"""Measure the models on some of the tested scans, such as one site's or an age band's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.evaluation.fit.out_of_fold import Models
+from neurocontrast.evaluation.fit.out_of_fold import Predictions
 from neurocontrast.evaluation.measure.uncertainty import (
     Resamples,
+    Resampling,
     bootstrap_metrics,
     count_resamples,
 )
@@ -22,7 +23,7 @@ Names = npt.NDArray[np.object_]
 
 
 def describe_part(
-    plan: Plan, models: Models, members: Rows, *keys: str, units: Names | None = None
+    plan: Plan, predictions: Predictions, members: Rows, *keys: str, units: Names | None = None
 ) -> dict[str, Any]:
     """Describe some tested scans: counts, metrics of all models with intervals, and a note.
 
@@ -36,9 +37,9 @@ def describe_part(
     names = [name for name in target.metric_names if name not in POOLED_ONLY]
     units = plan.subjects if units is None else units
     too_few = why_no_interval(plan, members, units)
-    for model, predictions in models.items():
+    for model, of_model in predictions.items():
         bounded = model == "embedding" and too_few is None
-        drawn = resample(plan, {model: predictions}, members, names, units, *keys, bounded=bounded)[
+        drawn = resample(plan, {model: of_model}, members, names, units, *keys, bounded=bounded)[
             model
         ]
         figures = tabulate_figures(plan, drawn)
@@ -56,29 +57,28 @@ def describe_part(
 
 def resample(
     plan: Plan,
-    models: Models,
+    predictions: Predictions,
     members: Rows,
     names: Sequence[str],
     units: Names,
     *keys: str,
     bounded: bool = True,
 ) -> dict[str, dict[str, Resamples]]:
-    """Return metrics of some tested scans by every model, with resamples where `bounded`.
+    """Return every model's metrics on some tested scans, with resamples for intervals if `bounded`.
 
-    Calls with the same scans, `units` and `keys`, from which the seed is derived, share the
-    resamples.
+    The seed is derived from `keys`: calls with the same scans, `units` and `keys` have the same
+    resamples, and can be subtracted.
     """
     n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])
-    return bootstrap_metrics(
-        plan.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names
-    )
+    resampling = Resampling(units, n, seed)
+    return bootstrap_metrics(plan.target, predictions, resampling, rows=members, names=names)
 
 
 def tabulate_figures(
     plan: Plan, drawn: Mapping[str, Resamples], *, prefix: str = ""
 ) -> dict[str, float | None]:
-    """Return metrics as columns of a row: ``name``, ``name_low`` and ``name_high``."""
+    """Return metrics as columns of a table's row: ``auc``, ``auc_low`` and ``auc_high``."""
     columns = {}
     for name, resamples in drawn.items():
         figure = resamples.figure(level=plan.settings.confidence_level)
@@ -89,7 +89,7 @@ def tabulate_figures(
 
 
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
-    """Return why scans have no interval: too few subjects, or too few resampled sites."""
+    """Return why scans have no interval: too few subjects, or sites to resample; None with one."""
     n = len(set(plan.subjects[members]))
     least = plan.settings.min_site_n
     if n < least:

@@ -17,10 +17,10 @@ from neurocontrast.evaluation.target import Target
 
 MAX_BINS = 10
 SCANS_PER_BIN = 20
-"""With fewer scans than `MAX_BINS` times this there are fewer bins, but two at least."""
+"""Scans in a bin of the calibration curve: fewer than ten times as many have fewer bins."""
 
 
-def plan_tables(plan: Plan, models: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
+def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
     """Return the tables of the cohort and of the predictions by the name of their file."""
     table = plan.table
     target = plan.target
@@ -31,11 +31,11 @@ def plan_tables(plan: Plan, models: Mapping[str, OutOfFold]) -> dict[str, pd.Dat
         "flow": plan.flow,
         "splits": split_table(table, plan.splits),
         "scans": _example_scans(table.iloc[shown].reset_index(drop=True), target.subset(shown)),
-        "predictions": prediction_table(table, target, models, with_paths=plan.fixed),
-        "folds": fold_table(plan, models),
+        "predictions": prediction_table(table, target, predictions, with_paths=plan.fixed),
+        "folds": fold_table(plan, predictions),
     }
     if target.kind != "continuous" and target.has_probabilities:
-        tables["calibration"] = calibration_table(target, models, plan.subjects, level=level)
+        tables["calibration"] = calibration_table(target, predictions, plan.subjects, level=level)
     return tables
 
 
@@ -54,7 +54,7 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
     return counts.assign(total=counts.sum(axis=1)).reset_index()
 
 
-def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
+def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight."""
     target = plan.target
     strength = plan.probe.strength_name
@@ -69,17 +69,17 @@ def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             "n_test": len(split.test),
             "n_positive_test": int((truth == 1).sum()) if target.kind == "binary" else None,
         }
-        for name, model in models.items():
-            place = (split.repeat, split.test)
+        for name, of_model in predictions.items():
+            cells = (split.repeat, split.test)
             values = compute_metrics(
-                target.kind, truth, model.scores[place], decisions=model.decisions[place]
+                target.kind, truth, of_model.scores[cells], decisions=of_model.decisions[cells]
             )
             row |= {
                 model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names
             }
         if isinstance(strength, str):
-            row[strength] = models["embedding"].fits[number].strength
-        weight = models["embedding"].fits[number].weight
+            row[strength] = predictions["embedding"].fits[number].strength
+        weight = predictions["embedding"].fits[number].weight
         if weight is not None:
             row[f"weight_{plan.own_blocks[0].name}"] = weight
         rows.append(row | {"held_out_site": split.held_out_site})
@@ -87,45 +87,47 @@ def fold_table(plan: Plan, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
 
 
 def model_prefix(model: str) -> str:
-    """Return the beginning of the names of a model's columns: empty for the embedding."""
+    """Return the prefix of a model's columns in tables: ``voxels_``; empty for the embedding."""
     return "" if model == "embedding" else f"{model}_"
 
 
 def prediction_table(
     table: pd.DataFrame,
     target: Target,
-    models: Mapping[str, OutOfFold],
+    predictions: Mapping[str, OutOfFold],
     *,
     with_paths: bool = False,
 ) -> pd.DataFrame:
-    """Tabulate tested scans and repeats: identifiers, site, truth and prediction."""
-    embedding = models["embedding"]
+    """Tabulate the predictions: one row for each tested scan and repeat, one score a model."""
+    embedding = predictions["embedding"]
     labels = np.array(target.classes, dtype=object)
-    parts = []
-    about = table[["participant_id", "subject_id", "session", "site", "age", "sex"]]
+    repeats = []
+    scans = table[["participant_id", "subject_id", "session", "site", "age", "sex"]]
     if with_paths:
-        about = about.assign(path=table["path"].map(os.path.basename, na_action="ignore"))
+        scans = scans.assign(path=table["path"].map(os.path.basename, na_action="ignore"))
     for repeat, folds in enumerate(embedding.folds):
         rows = np.flatnonzero(folds >= 0)
-        part = about.loc[rows].assign(repeat=repeat, fold=folds[rows], y_true=target.labels()[rows])
-        for name, model in models.items():
-            own = model.scores[repeat, rows]
+        tested = scans.loc[rows].assign(
+            repeat=repeat, fold=folds[rows], y_true=target.labels()[rows]
+        )
+        for name, of_model in predictions.items():
+            scores = of_model.scores[repeat, rows]
             if target.kind == "multiclass":
-                own = own[np.arange(len(rows)), target.values[rows]]
-            part["y_score" if name == "embedding" else f"{name}_score"] = own
+                scores = scores[np.arange(len(rows)), target.values[rows]]
+            tested["y_score" if name == "embedding" else f"{name}_score"] = scores
         if target.kind != "continuous":
-            part["y_pred"] = labels[embedding.decisions[repeat, rows]]
+            tested["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":
             names = [f"score_{name}" for name in target.classes]
-            part = part.join(
-                pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
+            tested = tested.join(
+                pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=tested.index)
             )
-        parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+        repeats.append(tested)
+    return pd.concat(repeats, ignore_index=True)
 
 
 def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
-    """Return a few scans, spread over sites and classes, for a reader to look at."""
+    """Return a few scans, spread over sites and classes, that the report shows as images."""
     sites = site_names(table["site"])
     groups = target.values.tolist()
     if target.kind == "continuous":
@@ -137,13 +139,13 @@ def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> 
 
 
 def calibration_table(
-    target: Target, models: Mapping[str, OutOfFold], subjects: Texts, *, level: float
+    target: Target, predictions: Mapping[str, OutOfFold], subjects: Texts, *, level: float
 ) -> pd.DataFrame:
     """Tabulate mean prediction and observed share of each model in bins of probability."""
     rows = []
-    for model, predictions in models.items():
-        tested = predictions.tested
-        for name, code, scores in _class_scores(target, predictions):
+    for model, of_model in predictions.items():
+        tested = of_model.tested
+        for name, code, scores in _class_scores(target, of_model):
             hits = target.values[tested] == code
             for number, members in enumerate(_equal_count_bins(scores[tested])):
                 observed = float(hits[members].mean())
@@ -164,17 +166,19 @@ def calibration_table(
 
 
 def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
-    known = predictions.folds >= 0
+    """Yield name, code and mean score over repeats of each class; of two, the positive one."""
+    is_tested = predictions.folds >= 0
     for code, name in list(enumerate(target.classes))[1 if target.kind == "binary" else 0 :]:
         scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
         yield (
             name,
             code,
-            np.where(known, scores, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1),
+            np.where(is_tested, scores, 0.0).sum(axis=0) / np.maximum(is_tested.sum(axis=0), 1),
         )
 
 
 def _equal_count_bins(scores: Floats) -> list[Rows]:
+    """Return the rows of each calibration bin, with about equal numbers of scans."""
     n_bins = int(np.clip(len(scores) // SCANS_PER_BIN, 2, MAX_BINS))
     edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
     codes = np.searchsorted(edges, scores, side="left")

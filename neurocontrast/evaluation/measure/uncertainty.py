@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,9 +18,9 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
 MAX_LEFT_OUT = 200
-"""More units than this are left out in groups."""
+"""Most jackknife samples: more units than this are left out in groups."""
 MAX_RANKED = 300_000
-"""With more classes × scans, figures that rank scans are not resampled: too slow."""
+"""Most classes × scans of which metrics that rank scans are resampled; more is too slow."""
 MAX_RESAMPLED = 50_000_000
 ENOUGH_RESAMPLES = 500
 """Most scans × resamples, and the fewest resamples when that cuts them.
@@ -34,9 +34,9 @@ MAX_UNDEFINED_SHARE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """A figure of all units, without some units, and of every resample.
+    """A metric of all scans, of jackknife samples, and of bootstrap resamples.
 
-    Two figures of the same resamples are paired.
+    Two metrics of the same resamples are paired, and can be subtracted.
     """
 
     value: float
@@ -44,14 +44,14 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Return a function of this figure and another one of the same resamples."""
+        """Return a function, such as a ratio, of this and another metric of the same resamples."""
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
             value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
         )
 
     def __sub__(self, other: Resamples) -> Resamples:
-        """Return the difference of two figures."""
+        """Return the difference of two metrics of the same resamples."""
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:
@@ -103,10 +103,11 @@ class Resamples:
         return Estimate(value=value, low=low, high=high)
 
     def _acceleration(self) -> float:
-        known = self.left_out[np.isfinite(self.left_out)]
-        if not len(known):
+        """Return the acceleration of the BCa interval, from the jackknife; 0 where undefined."""
+        defined = self.left_out[np.isfinite(self.left_out)]
+        if not len(defined):
             return 0.0
-        influence = known.mean() - known
+        influence = defined.mean() - defined
         squares = float((influence**2).sum())
         return (
             float((influence**3).sum()) / (6 * squares**1.5)
@@ -123,103 +124,138 @@ def pooled_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return metrics of the pooled out-of-fold predictions of `rows`, averaged over repeats.
+    """Return metrics of `rows` from all folds' predictions together, averaged over repeats.
 
-    All metrics, or those that are named.
+    All metrics of the target, or only the metrics `names`.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
     for scores, decisions, folds in zip(
         predictions.scores, predictions.decisions, predictions.folds, strict=True
     ):
-        tested = folds[chosen] >= 0
-        part = chosen[tested]
-        if len(part):
-            counted = None if weights is None else weights[:, tested]
-            found = compute_metrics(
-                target.kind,
-                target.values[part],
-                scores[part],
-                decisions=decisions[part],
-                folds=folds[part],
-                weights=counted,
-                names=names,
-            )
-            per_repeat.append(found)
-    return {
-        name: np.mean([values[name] for values in per_repeat], axis=0) for name in per_repeat[0]
-    }
+        is_tested = folds[chosen] >= 0
+        tested = chosen[is_tested]
+        if not len(tested):
+            continue
+        weights_of_tested = None
+        if weights is not None:
+            weights_of_tested = weights[:, is_tested]
+        metrics = compute_metrics(
+            target.kind,
+            target.values[tested],
+            scores[tested],
+            decisions=decisions[tested],
+            folds=folds[tested],
+            weights=weights_of_tested,
+            names=names,
+        )
+        per_repeat.append(metrics)
+    pooled = {}
+    for name in per_repeat[0]:
+        pooled[name] = np.mean([metrics[name] for metrics in per_repeat], axis=0)
+    return pooled
+
+
+@dataclass(frozen=True, eq=False)
+class Resampling:
+    """Draws, with replacement, of units that hold all scans of a subject or of a site."""
+
+    units: Texts
+    """Label of the unit of each scan of the target."""
+    n_resamples: int
+    """Number of bootstrap resamples; with 0, metrics get a value alone."""
+    seed: int
+    """Draws with the same units and seed are the same for every model."""
+
+    def weigh(self, rows: Rows) -> Iterator[Floats]:
+        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples."""
+        units = self.units[rows]
+        yield from leave_out(units)
+        yield from resample_counts(units, n_bootstraps=self.n_resamples, seed=self.seed)
 
 
 def bootstrap_metrics(
     target: Target,
-    models: dict[str, OutOfFold],
-    units: Texts,
+    predictions: Mapping[str, OutOfFold],
+    resampling: Resampling,
     *,
-    n_bootstraps: int,
-    seed: int,
     rows: Rows | None = None,
     names: Collection[str] | None = None,
     plain: Collection[str] = (),
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, dict[str, Resamples]]:
-    """Return every metric of every model on each resample of units: subjects, or whole sites.
+    """Return every metric of every model on the same resamples of units: subjects, or whole sites.
 
-    Metrics in `plain`, and those that rank very many scans within each of several classes, are not
-    resampled.
+    Parameters
+    ----------
+    target, predictions : Target, dict of str to OutOfFold
+        True values, and the predictions of each model.
+    resampling : Resampling
+        Units to draw, how often, and the seed.
+    rows : array (n,), optional
+        Scans to measure; all by default.
+    names : collection of str, optional
+        Metrics to compute; all of the target by default.
+    plain : collection of str
+        Metrics that get a value without resamples. Metrics that rank very many scans within each of
+        several classes get none either.
+    advance : callable
+        Called with the number of resamples after each block of them.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     asked = target.metric_names if names is None else names
     if target.kind == "multiclass" and len(target.classes) * len(chosen) > MAX_RANKED:
         plain = (*plain, *RANKED)
     resampled = [name for name in asked if name not in plain]
-    collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
-    blocks: Iterable[tuple[Floats, Collection[str]]] = [(np.ones((1, len(chosen))), asked)]
-    if n_bootstraps and resampled:
-        drawn = resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed)
-        blocks = chain(
-            blocks, ((weights, resampled) for weights in chain(leave_out(units[chosen]), drawn))
-        )
-    for weights, wanted in blocks:
-        for name, predictions in models.items():
-            found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=wanted)
-            for metric, values in found.items():
+    blocks: Iterable[Floats] = ()
+    if resampling.n_resamples and resampled:
+        blocks = resampling.weigh(chosen)
+    collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in predictions}
+    wanted: Collection[str] = asked
+    for weights in chain([np.ones((1, len(chosen)))], blocks):
+        for name, of_model in predictions.items():
+            metrics = pooled_metrics(target, of_model, rows=chosen, weights=weights, names=wanted)
+            for metric, values in metrics.items():
                 collected[name].setdefault(metric, []).append(values)
         advance(len(weights))
+        wanted = resampled
+    drawn: dict[str, dict[str, Resamples]] = {}
+    for name, metrics_of_model in collected.items():
+        drawn[name] = {}
+        for metric, batches in metrics_of_model.items():
+            drawn[name][metric] = _join_blocks(batches, resampling.n_resamples)
+    return drawn
 
-    def resamples(parts: list[Floats]) -> Resamples:
-        values = np.concatenate(parts)
-        first = max(1, len(values) - n_bootstraps)
-        return Resamples(float(values[0]), values[1:first], values[first:])
 
-    return {
-        name: {key: resamples(parts) for key, parts in metrics.items()}
-        for name, metrics in collected.items()
-    }
+def _join_blocks(blocks: Sequence[Floats], n_resamples: int) -> Resamples:
+    """Join blocks of a metric's values: of all scans, of jackknife samples, of resamples."""
+    values = np.concatenate(blocks)
+    first_resample = max(1, len(values) - n_resamples)
+    return Resamples(float(values[0]), values[1:first_resample], values[first_resample:])
 
 
 def count_resamples(n_bootstraps: int, n_rows: int) -> int:
-    """Return the number of resamples of `n_rows` scans: fewer than `asked` for very many scans."""
+    """Return the number of resamples of `n_rows` scans: `n_bootstraps`, or fewer for many scans."""
     return min(n_bootstraps, max(ENOUGH_RESAMPLES, MAX_RESAMPLED // max(1, n_rows)))
 
 
 def leave_out(units: Labels) -> Iterator[Floats]:
-    """Yield blocks of weights (groups, scans) that leave out each unit or group of units.
+    """Yield blocks of jackknife weights (groups, scans): 0 for the unit or units left out.
 
     There are at most `MAX_LEFT_OUT` groups.
     """
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
     groups = np.unique(codes)[:, None]
-    for part in gen_batches(len(groups), max(1, _CHUNK_VALUES // len(units))):
-        yield (codes != groups[part]).astype(float)
+    for batch in gen_batches(len(groups), max(1, _CHUNK_VALUES // len(units))):
+        yield (codes != groups[batch]).astype(float)
 
 
 def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
-    """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn."""
+    """Yield blocks of bootstrap weights (resamples, scans): how often a scan's unit was drawn."""
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)
-    for part in gen_batches(n_bootstraps, max(1, _CHUNK_VALUES // len(units))):
-        size = part.stop - part.start
+    for batch in gen_batches(n_bootstraps, max(1, _CHUNK_VALUES // len(units))):
+        size = batch.stop - batch.start
         counts = generator.multinomial(n_units, np.full(n_units, 1 / n_units), size=size)
         yield counts[:, codes].astype(float)

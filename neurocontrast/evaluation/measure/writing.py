@@ -15,7 +15,7 @@ from neurocontrast.provenance import describe_environment
 
 
 def write_evaluation(result: MeasuredPlan, folder: Path) -> None:
-    """Write figures, tables, choices and probe of an evaluation, all of them or none."""
+    """Write ``evaluation.json``, tables, settings and probe into a new folder, all or none."""
     environment = Environment.model_validate(describe_environment())
     evaluation = result.evaluation.model_copy(update={"environment": environment})
     with atomic_folder(folder) as new:

@@ -1,9 +1,10 @@
-"""Plan of an external test: people from elsewhere, to whom the probe of all scans is applied once."""
+"""Plan the external test: the probe of all scans is applied once to people from elsewhere."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +56,7 @@ from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 from neurocontrast.provenance import CONTENT, KnownPeople, unify_subjects
 
 _OF_ONE_TABLE = ("participant_id", "subject_id", "session", "site", "path")
-"""Columns whose values name people or places, and so are other ones in an external test set."""
+"""Columns that name people or places, whose values in one table say nothing about another."""
 _WRITE_ALIKE = (
     " Write them alike in both tables, leave these scans out with evaluation.test_where, or leave "
     "the column out of covariates."
@@ -64,7 +65,7 @@ _WRITE_ALIKE = (
 
 @dataclass(frozen=True)
 class _ExternalScans:
-    """External scans that are tested, and how many do not take part by reason."""
+    """External scans that are tested, and the number of scans left out, by reason."""
 
     table: pd.DataFrame
     features: npt.NDArray[np.floating]
@@ -80,7 +81,7 @@ def plan_external(
     info: EmbeddingsInfo | None = None,
     training_info: EmbeddingsInfo | None = None,
 ) -> External:
-    """Check an external test set against the plan whose probe is to be tested.
+    """Check an external test set against a plan, and return the test of the plan's probe.
 
     Parameters
     ----------
@@ -95,8 +96,8 @@ def plan_external(
     notices = _check_same_features(plan, features, info, training_info or EmbeddingsInfo())
     scans = _select_scans(plan, table, features)
     covariates, without_covariates = _choose_covariates(plan, scans.table)
-    regional = _regional_models(plan)
-    columns = (*covariates, *_shared_measures(regional, scans.table))
+    of_columns = _models_of_columns(plan)
+    columns = (*covariates, *_shared_columns(of_columns, scans.table))
     scans = replace(scans, table=_read_alike(plan, scans.table, columns))
     shared, of_shared = _check_shared(plan, scans.table)
     joined = _join(plan, scans)
@@ -105,18 +106,18 @@ def plan_external(
         choose_regional(joined)
     overlap, of_leaks = _check_leaks(plan, joined, scans.table, info)
     baseline, of_baseline = _choose_baseline(joined, covariates)
-    with_measures, of_measures = _with_external_measures(regional, joined, scans.table)
+    further, of_further = _with_external_columns(of_columns, joined, scans.table)
     notices += of_shared
     notices += of_leaks
     notices += without_covariates
     notices += of_baseline
-    notices += of_measures
+    notices += of_further
     notices += _unlike_the_plan(plan, scans.table)
     embedding = plan.models[0]
     assert isinstance(embedding, ProbeModel)
     embedding = replace(embedding, design=joined.design())
     return External(
-        replace(joined, models=(embedding, baseline, *with_measures)),
+        replace(joined, models=(embedding, baseline, *further)),
         scans.excluded,
         n_overlap=len(shared | overlap.subjects),
         overlap_by=overlap.compared,
@@ -171,8 +172,8 @@ def _select_scans(
     return _ExternalScans(tested, np.asarray(features[rows]), target, excluded)
 
 
-def _regional_models(plan: Plan) -> list[ProbeModel]:
-    """Return the models of the plan that need columns of the table alone."""
+def _models_of_columns(plan: Plan) -> list[ProbeModel]:
+    """Return the further models whose design reads columns of the table, not images or features."""
     models = []
     for model in plan.models[2:]:
         if isinstance(model, ProbeModel) and _columns_of(model):
@@ -181,24 +182,24 @@ def _regional_models(plan: Plan) -> list[ProbeModel]:
 
 
 def _columns_of(model: ProbeModel) -> tuple[str, ...]:
-    """Return the columns of the table that a model needs; none for images or features."""
+    """Return the columns that a model's design reads; none for images, features or arrays."""
     if isinstance(model.design, CovariateDesign | MeasureDesign):
         return tuple(model.design.names)
     return ()
 
 
-def _shared_measures(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple[str, ...]:
-    """Return the measures of models that the external scans have."""
+def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple[str, ...]:
+    """Return the columns that models read and that the external table has."""
     names = dict.fromkeys(itertools.chain.from_iterable(map(_columns_of, models)))
     return tuple(filter(tested.columns.__contains__, names))
 
 
-def _with_external_measures(
+def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Return models of regional measures with the measures of the external scans.
+    """Return models of columns with a design that reads the external scans too.
 
-    A model whose measures the test table lacks is left out with a notice.
+    A model whose columns the test table lacks is left out with a warning.
     """
     with_measures: list[Model] = []
     notices = []
@@ -206,16 +207,40 @@ def _with_external_measures(
         empty = tested.reindex(columns=list(_columns_of(model))).isna().all()
         lacking = empty.index[empty].tolist()
         if lacking:
-            text = f"{model.name}, since the test table lacks {one_of(lacking[:5])}"
-            notices.append(Notice.of("external_rival", text=text))
+            reason = f"{model.name}, since the test table lacks {one_of(lacking[:5])}"
+            notices.append(Notice.of("external_baseline_left_out", text=reason))
         elif isinstance(model.design, CovariateDesign | MeasureDesign):
             design = replace(model.design, table=joined.table)
             with_measures.append(replace(model, design=design))
     return with_measures, notices
 
 
+def warn_of_untested(plan: Plan) -> Plan:
+    """Return the plan with a warning of models that are not tested on its external scans.
+
+    Models of images and of arrays are not: only columns of the external table are read. A model
+    whose columns that table lacks has had its own warning by `plan_external`.
+    """
+    if plan.external is None:
+        return plan
+    tested = set(map(attrgetter("name"), plan.external.plan.models))
+    names = []
+    for model in plan.models:
+        if model.name in tested or (isinstance(model, ProbeModel) and _columns_of(model)):
+            continue
+        if model.baseline is None:
+            names.append(model.name)
+        else:
+            names.append(model.baseline.name)
+    if not names:
+        return plan
+    notice = Notice.of("external_untested", models=", ".join(names))
+    notices = [*plan.external.notices, notice]
+    return plan.with_external(replace(plan.external, notices=notices))
+
+
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:
-    """Return the baseline of covariates of both tables; warn if its estimator had to change."""
+    """Return the baseline on covariates of both tables; warn where its estimator had to change."""
     model = with_covariates(joined.models[1], joined.table, covariates)
     if not isinstance(model, ProbeModel) or model.estimator is None:
         return model, []
@@ -224,7 +249,10 @@ def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, li
 
 
 def _unlike_the_plan(plan: Plan, tested: pd.DataFrame) -> list[Notice]:
-    """Warn of external scans that the study's `where` would leave out, sites and names apart."""
+    """Warn of external scans that the plan's setting `where` would leave out.
+
+    Columns of names and sites are not compared.
+    """
     if plan.settings.test_where is not None:
         return []
     notices = []
@@ -262,19 +290,19 @@ def _check_shared(plan: Plan, tested: pd.DataFrame) -> tuple[frozenset[str], lis
         return people.subjects, []
     n_shared = len(people.subjects)
     shown = listed(sorted(people.subjects))
-    text = f"test: {n_shared} of {n_all} subjects are in the training table too"
-    text += f"{people.renamed_text} ({shown})"
+    sentence = f"test: {n_shared} of {n_all} subjects are in the training table too"
+    sentence += f"{people.renamed_text} ({shown})"
     if not plan.settings.allow_overlap:
         raise LeakageError(
-            f"{text}: the probe would be tested on people it was fitted on. Leave them out with "
-            "evaluation.test_where, or of the study with where; to test on them all the same, and "
-            "have the report say so, set allow_overlap=True."
+            f"{sentence}: the probe would be tested on people it was fitted on. Leave them out "
+            "with evaluation.test_where, or of the study with where; to test on them all the same, "
+            "and have the report say so, set allow_overlap=True."
         )
-    return people.subjects, [Notice.of("external_shared_subjects", text=text)]
+    return people.subjects, [Notice.of("external_shared_subjects", text=sentence)]
 
 
 def _join(plan: Plan, scans: _ExternalScans) -> Plan:
-    """Join the tables, with one split that fits on the training scans and tests the others."""
+    """Join both tables in one plan, whose split trains on the plan's scans and tests the others."""
     both = pd.concat([plan.table, scans.table], ignore_index=True)
     values = np.concatenate([plan.target.values, scans.target.values])
     tested = np.arange(len(plan.table), len(both))
@@ -292,7 +320,7 @@ def _join(plan: Plan, scans: _ExternalScans) -> Plan:
 def _check_leaks(
     plan: Plan, joined: Plan, tested: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
-    """Refuse people of pretraining and images under two names, or return both where allowed."""
+    """Refuse people of pretraining and one image under two names; where allowed, warn of both."""
     allowed = plan.settings.allow_overlap
     copies = 0.0
     if plan.fixed:
@@ -321,21 +349,22 @@ def _choose_covariates(plan: Plan, tested: pd.DataFrame) -> tuple[tuple[str, ...
     check_spelling([*learned, *new], place="test", unit="sites")
     for name in plan.covariates:
         if name not in tested or tested[name].isna().all():
-            text = f"{name}, which the test table lacks"
-            notices.append(Notice.of("external_baseline", name=text))
+            reason = f"{name}, which the test table lacks"
+            notices.append(Notice.of("external_baseline", name=reason))
         elif name == "site" and new:
             near = suggestion(new[0], learned).removesuffix("?")
-            text = f"site, since {one_of(new[:5])} was never seen{near}"
-            notices.append(Notice.of("external_baseline", name=text))
+            reason = f"site, since {one_of(new[:5])} was never seen{near}"
+            notices.append(Notice.of("external_baseline", name=reason))
         else:
             used.append(name)
     return tuple(used), notices
 
 
 def _read_alike(plan: Plan, tested: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return external scans with covariates as in training: numbers, or levels that were learned.
+    """Return external scans with the columns `names` read as in training: as numbers or categories.
 
-    A value that is neither is refused, with the names of its scans.
+    A category that training lacks, and text in a column of numbers, are refused with the scans'
+    names.
     """
     scans = row_names(tested, np.arange(len(tested)))
     trained = plan.table.iloc[plan.fitted_rows]

@@ -1,6 +1,6 @@
 """Find people of pretraining among the people who are evaluated, and one person under two names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,14 @@ from neurocontrast.data.identifiers import text_of_visits, visits_of_people
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
 from neurocontrast.evaluation.rows import listed, scan_codes
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.given import look_at_twins
 from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import CONTENT, Recognised
 
 _OF_OVERLAP = ("overlap_unknown", "contents_unknown", "pretraining_copies", "pretraining_overlap")
-"""Codes of the warnings of `check_overlap`."""
+"""Codes of the warnings that `check_overlap` gives."""
 ALLOWED_COPIES = 0.01
 """Largest share of an official test set that may be copies of images of pretraining."""
 
@@ -26,16 +29,49 @@ class Overlap:
 
     subjects: frozenset[str]
     compared: tuple[str, ...]
-    """``identifiers``, ``contents``: keys of the search; empty if pretraining names nobody."""
+    """How people of pretraining were looked for: by ``identifiers``, by ``contents`` of scans;
+    empty if the embeddings do not name any."""
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Return the notices, then the others but warnings of an earlier `check_overlap`."""
+        """Return the warnings of pretraining, in place of earlier ones, before all others."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:
                 notices.append(notice)
         return notices
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """People of pretraining, and copies of scans, that are allowed among the tested scans."""
+
+    overlap: Overlap
+    notices: tuple[Notice, ...]
+    n_twins: int = 0
+    """Test rows of the fixed design that are copies of fitted rows."""
+
+
+def check_leaks(
+    table: pd.DataFrame,
+    features: npt.NDArray[np.floating],
+    splits: Sequence[Split],
+    settings: EvaluationSettings,
+    info: EmbeddingsInfo,
+) -> Leaks:
+    """Refuse people of pretraining among the tested scans, and one scan under two names.
+
+    In the fixed design copies of fitted rows are counted: official sets of images hold some.
+    """
+    allowed = settings.allow_overlap
+    if settings.split_column is None:
+        overlap = check_overlap(table, info, allow_overlap=allowed)
+        duplicates = check_duplicates(table, features, allow_overlap=allowed)
+        return Leaks(overlap, (*overlap.notices, *duplicates))
+    tested = table.iloc[splits[0].test]
+    overlap = check_overlap(tested, info, allow_overlap=allowed, allowed_copies=ALLOWED_COPIES)
+    n_twins, twins = look_at_twins(features, table[CONTENT], splits[0])
+    return Leaks(overlap, (*overlap.notices, *twins), n_twins)
 
 
 def check_overlap(
@@ -85,7 +121,7 @@ def check_overlap(
 def _look_at_comparison(
     info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return how people of pretraining were looked for; warn if not by content of scans."""
+    """Return how people of pretraining could be looked for; warn where not by content of scans."""
     if info.pretraining_unknown:
         who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
         return (), [Notice.of("overlap_unknown", who=who)]
@@ -98,7 +134,7 @@ def _look_at_comparison(
 
 
 def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool_]:
-    """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
+    """Tell which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
     people = _find_pretrained(table, info)
     return table["subject_id"].isin(people.subjects).to_numpy()
 
@@ -140,7 +176,7 @@ def check_duplicates(
 
 
 def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
-    """Refuse subjects whose names hold visits of one person, or warn of them if allowed."""
+    """Refuse subjects whose names are a person's with a visit (``01_m12``), or warn if allowed."""
     subjects = table.drop_duplicates("subject_id")
     groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
     if not groups:

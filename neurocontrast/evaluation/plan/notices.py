@@ -1,4 +1,4 @@
-"""Warn, before the figures, of peculiarities of the cohort and of its folds."""
+"""Warn before fitting of small classes, of sites, and of columns that go with the target."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -22,17 +22,18 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import one_of
 
 FEW_SUBJECTS = 20
-"""A class with fewer subjects is warned about."""
+"""Number of subjects of a class below which a warning is given."""
 RARE_SHARE = 0.3
-"""A class of two with a smaller share of the scans is warned about."""
+"""Share of the rarer of two classes below which a warning is given."""
 SITE_ASSOCIATION = 0.3
-"""Warned about: Cramér's V of site and class, or √ε² of a number that the site explains."""
+"""Association of site and target above which a warning is given: Cramér's V for classes, √ε² for
+numbers."""
 SEX_ASSOCIATION = 0.2
-"""Bias-corrected Cramér's V of sex and class that is warned about."""
+"""Bias-corrected Cramér's V of sex and class above which a warning is given."""
 AGE_DIFFERENCE = 0.3
-"""Difference of the mean ages of two classes, in standard deviations, that is warned about."""
+"""Difference of two classes' mean ages, in standard deviations, above which a warning is given."""
 AGE_ASSOCIATION = 0.15
-"""√ε² of the age that several classes explain, which is warned about."""
+"""√ε² of age explained by several classes above which a warning is given."""
 _N_SITES_SHOWN = 8
 _N_UNLIKE_SHOWN = 3
 
@@ -68,7 +69,7 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
 
 
 def _join_reasons(dropped: Mapping[str, str], *, expected: Sequence[str]) -> str:
-    """Join the columns that are left out and the reason of each, but expected reasons."""
+    """List the covariates that are left out, with reasons other than `expected` ones."""
     reasons = []
     for name, why in dropped.items():
         if why not in expected:
@@ -109,7 +110,7 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) ->
 def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterator[Notice]:
     """Warn of tested classes that training lacks, and of dealt folds that test a single class.
 
-    Of a site that is held out, the warning on single-class sites says so.
+    A held-out site of one class has its own warning, on single-class sites.
     """
     single = []
     for split in splits:
@@ -223,7 +224,7 @@ def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[
 
 
 def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
-    """Name the sites that are least like the whole cohort, and the value of each."""
+    """Name the sites whose target is least like the whole cohort's, with each site's value."""
     if target.kind == "continuous":
         return _unlike_means(pd.Series(values.astype(float)), sites)
     return _unlike_shares(target, values, sites)

@@ -1,4 +1,4 @@
-"""A plan: all that is decided before the first model is fitted."""
+"""Plan of an evaluation: everything that is decided before the first model is fitted."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ from neurocontrast.seeds import derive_seed
 
 @dataclass(frozen=True)
 class SplitDesign:
-    """How the splits of a plan came about, for ``evaluation.json``."""
+    """Origin of a plan's splits for ``evaluation.json``: rule, file, splitter or column."""
 
     name: str
     """``stratified``, ``leave-site-out``, ``file``, ``custom`` or ``fixed``."""
     splitter: str | None = None
     """Expression of the user's own splitter; None without one."""
     fixed: FixedSplit | None = None
-    """Parts of the fixed design; None in cross-validation."""
+    """Sizes and use of train, validation and test where a column names them; None in
+    cross-validation."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Decisions made before the first fit: who, which target, in which folds, by which models."""
+    """Everything decided before the first fit: scans, target, folds, models and warnings."""
 
     settings: EvaluationSettings
     table: pd.DataFrame
@@ -60,24 +61,25 @@ class Plan:
     splits: list[Split]
     split_design: SplitDesign
     units: Units
-    """Groups of scans that a bootstrap resamples together."""
+    """Subjects or sites whose scans a bootstrap draws together."""
     overlap: Overlap
     """People of pretraining among those who are evaluated."""
     excluded: dict[str, int]
-    """Scans that do not take part, by reason."""
+    """Number of scans that are left out, by reason."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of joined features; empty for features of one encoder."""
+    """Blocks of columns of joined encoders, or of one encoder's network and linear components;
+    empty for a network alone."""
     members: tuple[Member, ...] = ()
-    """Members of a run, whose predictions are averaged; empty for one encoder."""
+    """Encoders of one run, whose predictions are averaged; empty for one encoder."""
     estimator: BaseEstimator | None = None
     """The user's own estimator; None for a built-in probe."""
     models: tuple[Model, ...] = ()
     """The models to compare: first the embedding, second the baseline of covariates."""
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """Steps by which scans came in and left, from the first table on."""
+    """Table of the steps by which scans came in and were left out, from the first table on."""
     notices: list[Notice] = field(default_factory=list)
     info: EmbeddingsInfo = field(default_factory=EmbeddingsInfo)
-    """Run and people of pretraining, as the embeddings describe them."""
+    """Description of the embeddings: run, encoder and people of pretraining."""
     origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
     """File of the embeddings, or of the weights of networks that are trained in the folds."""
     choices: Mapping[str, Any] = field(default_factory=dict)
@@ -86,9 +88,11 @@ class Plan:
     """Test set of other people, on which the probe of all scans is tested; None without one."""
 
     def design(self, *, predicted: str = "", block: str = "") -> Designs:
-        """Return the design of the embedding, or of one block, adjusted as the settings say.
+        """Return the matrix that probes are fitted to: features, adjusted as the settings say.
 
-        Of a run of members it is a design for each. Nothing keeps the column `predicted`.
+        The matrix is a design: a function of training and test rows. A `block` names part of the
+        features, such as ``components``; for a run of several encoders there is a design for each.
+        Adjustments do not preserve a column that is `predicted` in place of the target.
         """
         if not self.members:
             return self._design(self.features, self.blocks, predicted=predicted, block=block)
@@ -101,7 +105,7 @@ class Plan:
         return MemberDesign(tuple(designs))
 
     def design_of_distances(self) -> FeatureDesign:
-        """Return the columns by which distances of scans are measured, of members all together."""
+        """Return the matrix of all encoders' features, by which distances of scans are measured."""
         return self._design(self.features, self.blocks)
 
     def _design(
@@ -126,9 +130,9 @@ class Plan:
 
     @property
     def own_blocks(self) -> tuple[Block, ...]:
-        """Network and components of the encoder, or of the first member; none for one block.
+        """The network's features and the linear components of an encoder; empty without components.
 
-        None, too, where some members have one block: nothing is then known of a block of all.
+        With several encoders, the two blocks of the first; empty unless every encoder has both.
         """
         of_members = list(map(attrgetter("blocks"), self.members)) or [self.blocks]
         if all(map(has_own_blocks, of_members)):
@@ -137,7 +141,7 @@ class Plan:
         return ()
 
     def size_of_block(self, name: str) -> str:
-        """Return the number of features of an own block; where members differ, the numbers."""
+        """Return the number of a block's features as text, ``60 or 40`` if encoders differ."""
         sizes = set[int]()
         for blocks in list(map(attrgetter("blocks"), self.members)) or [self.blocks]:
             for block in blocks:
@@ -146,7 +150,7 @@ class Plan:
         return " or ".join(map(str, sorted(sizes)))
 
     def with_model(self, model: Model) -> Plan:
-        """Return the plan with one more model, or with another one of that name in its place."""
+        """Return the plan with a further model, in place of a model of the same name."""
         models = {earlier.name: earlier for earlier in self.models}
         models[model.name] = model
         return replace(self, models=tuple(models.values())).with_notices(model.notices)
@@ -178,7 +182,7 @@ class Plan:
         return described
 
     def estimator_title(self, model: Model) -> str:
-        """Return how a model's estimator is called in a sentence."""
+        """Return the name of a model's estimator for a sentence."""
         described = self.describe(model)
         return str(described.title or described.name)
 
@@ -241,7 +245,7 @@ class Plan:
 
     @property
     def covariates(self) -> tuple[str, ...]:
-        """Columns of the baseline."""
+        """Columns of the baseline: age, sex, site and the like."""
         return self.models[1].covariates
 
     @property
@@ -256,7 +260,7 @@ class Plan:
 
     @property
     def final_seed(self) -> int:
-        """Seed of the probe fitted on all scans; in the fixed design, that of the one split."""
+        """Seed of the probe of all scans; where a column names test rows, that of the one split."""
         seed = self.settings.seed
         if self.fixed:
             return split_seed(seed, self.splits[0])
@@ -269,7 +273,7 @@ class Plan:
 
     @property
     def fitted_rows(self) -> npt.NDArray[np.intp]:
-        """Rows that the stored probe is fitted on: all; in the fixed design, all but test rows."""
+        """Rows that the stored probe is fitted to: all, but test rows that a column names."""
         if self.fixed:
             return self.splits[0].train
         return np.arange(len(self.table))
@@ -282,15 +286,15 @@ def split_seed(seed: int, split: Split) -> int:
 
 @dataclass(frozen=True)
 class External:
-    """Training and external scans in one plan, whose one split tests the external scans."""
+    """An external test: training and external scans in one plan, whose split tests the external."""
 
     plan: Plan
     excluded: dict[str, int]
-    """External scans that do not take part, by reason."""
+    """Number of external scans that are left out, by reason."""
     n_overlap: int
     """External subjects that were trained on, or were in pretraining."""
     overlap_by: tuple[str, ...]
-    """``identifiers``, ``contents``: what people of pretraining were looked for by."""
+    """How people of pretraining were looked for: by ``identifiers``, by ``contents`` of scans."""
     notices: list[Notice]
     origin: EmbeddingsOrigin = field(default_factory=EmbeddingsOrigin)
     """File of the external embeddings."""

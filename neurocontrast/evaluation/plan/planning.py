@@ -1,64 +1,47 @@
 """Decide before the first fit: who is evaluated, which target, in which folds, by which models."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from neurocontrast.data.columns import matching_rows
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.documents.notice import Notice
-from neurocontrast.documents.result import FixedSplit
-from neurocontrast.evaluation.plan.leakage import (
-    ALLOWED_COPIES,
-    check_duplicates,
-    check_overlap,
-    pretrained,
+from neurocontrast.evaluation.plan.folds import (
+    check_one_design,
+    describe_splits,
+    make_splits,
+    why_untested,
 )
+from neurocontrast.evaluation.plan.leakage import check_leaks
 from neurocontrast.evaluation.plan.models import MODELS, GivenModel, ProbeModel
 from neurocontrast.evaluation.plan.notices import look_at_cohort, look_at_size
-from neurocontrast.evaluation.plan.plan import Plan, SplitDesign
+from neurocontrast.evaluation.plan.plan import Plan
+from neurocontrast.evaluation.plan.scans import Scans, choose_scans, tabulate_flow
 from neurocontrast.evaluation.plan.units import choose_units
 from neurocontrast.evaluation.probe_kinds import PROBES
 from neurocontrast.evaluation.probes.adjustment import check_adjustment, look_at_inner_folds
-from neurocontrast.evaluation.probes.designs import blocks_of
+from neurocontrast.evaluation.probes.designs import Block, blocks_of
 from neurocontrast.evaluation.probes.estimators import (
     as_estimator,
     check_own,
     describe_own,
     gives_probabilities,
 )
-from neurocontrast.evaluation.probes.members import members_of
-from neurocontrast.evaluation.rows import check_rows, row_names, site_names, tidy_table
-from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
-from neurocontrast.evaluation.splits import (
-    Split,
-    check_class_sizes,
-    check_splits,
-    leave_site_out,
-    parts_of,
-    stratified,
-)
-from neurocontrast.evaluation.splits.given import (
-    check_fixed,
-    describe_splitter,
-    fixed_split,
-    look_at_fixed,
-    look_at_twins,
-    read_split_file,
-    splits_from_cv,
-    splits_from_table,
-)
-from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
+from neurocontrast.evaluation.probes.members import Member, members_of
+from neurocontrast.evaluation.rows import site_names
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.given import look_at_fixed
+from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.provenance import CONTENT
 
 _OF_FOLDS = ("site_missing", "fold_untested")
-"""Warnings that say nothing of the fixed design: images have no site, and most are fitted on."""
+"""Warnings that do not apply where a column names the test rows: images have no site, and most are
+trained on."""
 
 
 def plan_evaluation(
@@ -78,7 +61,7 @@ def plan_evaluation(
     table, features : DataFrame, array (n, p)
         Identifiers and metadata of each scan, and its embedding.
     settings : EvaluationSettings
-        What to evaluate and how.
+        Target, folds, probe and all other choices.
     info : EmbeddingsInfo, optional
         Description of the embeddings, with the digests of pretraining.
     estimator : estimator, optional
@@ -86,37 +69,55 @@ def plan_evaluation(
         settings name. For classes, it is fitted to their codes; of two classes 1 is the positive
         one.
     cv : splitter, or iterable of index pairs, optional
-        What makes the folds instead, as `splits_from_cv` calls it.
+        Splitter that makes the folds in place of the settings, as `splits_from_cv` calls it.
     network : GivenModel, optional
         Network that is trained in every fold, in place of a probe on frozen features; features are
         then the rows of the scans in their table.
     """
-    _check_one_design(settings, cv)
-    split_rows = None
-    if settings.split_file is not None:
-        split_rows = read_split_file(settings.split_file)
-    scans = _choose_scans(table, features, settings)
+    info = info or EmbeddingsInfo()
+    check_one_design(settings, cv)
+    scans = choose_scans(table, features, settings)
     estimator = _check_estimator(estimator, settings, scans.target)
-    if estimator is not None and scans.target.kind != "continuous":
-        target = replace(scans.target, has_probabilities=gives_probabilities(estimator))
-        scans = scans._replace(target=target)
-    plan = _plan(scans, settings, info or EmbeddingsInfo(), split_rows, cv)
+    target = _with_kind_of_scores(scans.target, estimator)
+    splits = make_splits(scans, settings, cv)
+    check_adjustment(scans.table, settings, splits, target=target.name)
+    units = choose_units(
+        settings.bootstrap_unit,
+        site_names(scans.table["site"]),
+        scans.table["subject_id"].to_numpy(dtype=object),
+        target=target.name,
+    )
+    leaks = check_leaks(scans.table, scans.features, splits, settings, info)
+    notices = [*leaks.notices, *_look_at(scans, splits, settings), *units.notices]
+    if settings.split_column is not None:
+        notices += look_at_fixed(splits[0], target)
+    if estimator is not None and not target.has_probabilities:
+        notices.append(Notice.of("no_probabilities", estimator=describe_own(estimator)[0]))
+    blocks: tuple[Block, ...] = ()
+    members: tuple[Member, ...] = ()
     if network is None:
-        n_features = plan.features.shape[1]
-        plan = replace(
-            plan,
-            blocks=blocks_of(plan.info, n_features),
-            members=members_of(plan.info, n_features),
-        )
-    if estimator is not None:
-        plan = replace(plan, estimator=estimator)
-        if not plan.target.has_probabilities:
-            plan = plan.with_notices(
-                [Notice.of("no_probabilities", estimator=describe_own(estimator)[0])]
-            )
-    plan = plan.with_model(network or ProbeModel("embedding", plan.design(), plan.estimator))
-    for make in MODELS:
-        plan = plan.with_outcome(make(plan))
+        blocks = blocks_of(info, scans.features.shape[1])
+        members = members_of(info, scans.features.shape[1])
+    plan = Plan(
+        settings=settings,
+        table=scans.table,
+        features=scans.features,
+        target=target,
+        splits=splits,
+        split_design=describe_splits(splits, scans, settings, cv, info, n_twins=leaks.n_twins),
+        units=units,
+        overlap=leaks.overlap,
+        excluded=scans.count_left_out(),
+        blocks=blocks,
+        members=members,
+        estimator=estimator,
+        flow=tabulate_flow(scans, splits, info, why_untested=why_untested(settings, cv)),
+        notices=notices,
+        info=info,
+    )
+    plan = plan.with_model(network or ProbeModel("embedding", plan.design(), estimator))
+    for make_model in MODELS:
+        plan = plan.with_outcome(make_model(plan))
     return plan
 
 
@@ -139,241 +140,26 @@ def _check_estimator(
     return estimator
 
 
-class _Scans(NamedTuple):
-    """Scans that take part (`rows` of `everything`), their target, and scans left out by reason."""
-
-    everything: pd.DataFrame
-    rows: npt.NDArray[np.intp]
-    left_out: dict[str, npt.NDArray[np.bool_]]
-    table: pd.DataFrame
-    features: npt.NDArray[np.floating]
-    target: Target
+def _with_kind_of_scores(target: Target, estimator: BaseEstimator | None) -> Target:
+    """Return the target, with a mark if the estimator gives decision values, not probabilities."""
+    if estimator is None or target.kind == "continuous":
+        return target
+    return replace(target, has_probabilities=gives_probabilities(estimator))
 
 
-def _choose_scans(
-    table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings
-) -> _Scans:
-    """Return the scans of a table that the settings select and that have a target."""
-    tidy = tidy_table(table)
-    check_rows(tidy, features)
-    selected = matching_rows(tidy, settings.where, place="where")
-    kept = np.flatnonzero(selected)
-    chosen = tidy.iloc[kept].reset_index(drop=True)
-    most = MAX_CLASSES
-    if settings.split_column is not None:
-        most = MAX_IMAGE_CLASSES
-    target, present = read_target(
-        chosen, settings.target, kind=settings.kind, positive=settings.positive, max_classes=most
-    )
-    check_probe(settings, target)
-    rows = kept[present]
-    taken = features
-    if len(rows) < len(features):  # no second copy of all features
-        taken = features[rows]
-    missing = np.isin(np.arange(len(tidy)), kept[~present])
-    reasons = {"not selected by where": ~selected, f"{target.name} missing": missing}
-    left_out = {}
-    for reason, is_left_out in reasons.items():
-        if is_left_out.any():
-            left_out[reason] = is_left_out
-    return _Scans(tidy, rows, left_out, chosen[present].reset_index(drop=True), taken, target)
-
-
-def _flow(
-    scans: _Scans, splits: list[Split], info: EmbeddingsInfo, *, why_untested: str
-) -> pd.DataFrame:
-    """Tabulate the steps by which scans came in and left.
-
-    Columns are ``step``, ``n_scans``, ``n_subjects`` and ``reason``.
-    """
-    tested = np.zeros(len(scans.everything), dtype=bool)
-    tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
-    untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested
-    steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [
-        ("embedded", np.ones(len(tested), dtype=bool), None)
-    ]
-    for reason, is_left_out in scans.left_out.items():
-        steps.append(("excluded", is_left_out, reason))
-    if untested.any():
-        steps.append(("excluded", untested, why_untested))
-    steps.append(("evaluated", tested, None))
-    subjects = scans.everything["subject_id"]
-    rows: list[Mapping[str, object]] = [step.content() for step in info.flow]
-    for step, is_of_step, why in steps:
-        rows.append(
-            {
-                "step": step,
-                "n_scans": int(is_of_step.sum()),
-                "n_subjects": subjects[is_of_step].nunique(),
-                "reason": why,
-            }
-        )
-    return pd.DataFrame(rows, columns=["step", "n_scans", "n_subjects", "reason"])
-
-
-def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
-    """Refuse settings of folds beside a splitter, which makes all folds."""
-    if cv is None:
-        return
-    others = {
-        "split_file": settings.split_file is not None,
-        "split_column": settings.split_column is not None,
-        f"splits={settings.splits}": settings.splits != "stratified",
-        "n_repeats": settings.n_repeats > 1,
-    }
-    stated = [name for name, is_stated in others.items() if is_stated]
-    if stated:
-        raise ConfigError(
-            f"cv: a splitter makes all folds, and {' and '.join(stated)} would too. Leave out "
-            "either."
-        )
-
-
-def _plan(
-    scans: _Scans,
-    settings: EvaluationSettings,
-    info: EmbeddingsInfo,
-    split_rows: pd.DataFrame | None,
-    cv: Any,
-) -> Plan:
-    """Make the splits and refuse leaks over them; return the plan, without a model."""
+def _look_at(scans: Scans, splits: list[Split], settings: EvaluationSettings) -> list[Notice]:
+    """Return warnings about cohort, folds, missing targets and the size of the table."""
     table = scans.table
     target = scans.target
-    splits = _make_splits(scans, settings, split_rows, cv)
-    check_adjustment(table, settings, splits, target=target.name)
-    subjects = table["subject_id"].to_numpy(dtype=object)
-    units = choose_units(
-        settings.bootstrap_unit, site_names(table["site"]), subjects, target=target.name
-    )
-    excluded = {}
-    for reason, rows in scans.left_out.items():
-        excluded[reason] = int(rows.sum())
-    cautions = [
+    notices = [
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_inner_folds(table, target, splits, settings),
     ]
-    n_missing = excluded.get(f"{target.name} missing", 0)
+    n_missing = scans.count_left_out().get(f"{target.name} missing", 0)
     if n_missing:
-        cautions.append(Notice.of("excluded_missing_target", target=target.name, n=n_missing))
-    cautions += look_at_size(splits, settings)
-    cautions += units.notices
+        notices.append(Notice.of("excluded_missing_target", target=target.name, n=n_missing))
+    notices += look_at_size(splits, settings)
     if settings.split_column is None:
-        design = _describe_folds(settings, splits, split_rows, cv)
-        overlap = check_overlap(table, info, allow_overlap=settings.allow_overlap)
-        twins = check_duplicates(table, scans.features, allow_overlap=settings.allow_overlap)
-        untested = "never tested, by the splitter"
-        if cv is None:
-            untested = "never tested, by the split file"
-    else:
-        # Natural images have neither site nor age, and their columns say so.
-        cautions = [notice for notice in cautions if notice.code not in _OF_FOLDS]
-        cautions += look_at_fixed(splits[0], target)
-        overlap = check_overlap(
-            table.iloc[splits[0].test],
-            info,
-            allow_overlap=settings.allow_overlap,
-            allowed_copies=ALLOWED_COPIES,
-        )
-        n_twins, twins = look_at_twins(scans.features, table[CONTENT], splits[0])
-        parts = _describe_fixed(settings.split_column, splits[0], table, info, n_twins)
-        design = SplitDesign("fixed", fixed=parts)
-        untested = "fitted on (train and validation)"
-    return Plan(
-        settings=settings,
-        table=table,
-        features=scans.features,
-        target=target,
-        splits=splits,
-        split_design=design,
-        units=units,
-        overlap=overlap,
-        excluded=excluded,
-        flow=_flow(scans, splits, info, why_untested=untested),
-        notices=[*overlap.notices, *twins, *cautions],
-        info=info,
-    )
-
-
-def _describe_folds(
-    settings: EvaluationSettings, splits: list[Split], split_rows: pd.DataFrame | None, cv: Any
-) -> SplitDesign:
-    """Describe how the folds came about: from a file, a splitter or settings."""
-    if split_rows is not None:
-        return SplitDesign("file")
-    if cv is None:
-        return SplitDesign(settings.splits)
-    name = "custom"
-    if splits[0].held_out_site is not None:
-        name = "leave-site-out"
-    return SplitDesign(name, splitter=describe_splitter(cv))
-
-
-def _describe_fixed(
-    column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
-) -> FixedSplit:
-    """Return the parts of the fixed design, and the use of each."""
-    parts = parts_of(split)
-    sizes = {}
-    n_pretrained: dict[str, int | None] = dict.fromkeys(parts)
-    for name, rows in parts.items():
-        sizes[name] = len(rows)
-    if info.pretraining_subjects is not None:
-        is_pretrained = pretrained(table, info)
-        for name, rows in parts.items():
-            n_pretrained[name] = int(is_pretrained[rows].sum())
-    chosen_on = "a fifth of train"
-    refit_on = ["train"]
-    if len(parts["validation"]):
-        chosen_on = "validation"
-        refit_on.append("validation")
-    return FixedSplit(
-        column=column,
-        n=sizes,
-        chosen_on=chosen_on,
-        refit_on=refit_on,
-        n_fitted=len(split.train),
-        n_pretrained=n_pretrained,
-        n_duplicates={"test": n_twins},
-    )
-
-
-def _make_splits(
-    scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any
-) -> list[Split]:
-    table = scans.table
-    target = scans.target
-    subjects = table["subject_id"].to_numpy(dtype=object)
-    if settings.split_column is not None:
-        splits = [fixed_split(table, settings.split_column)]
-        check_fixed(splits[0], target, subjects)
-        return splits
-    if split_rows is not None:
-        splits = splits_from_table(split_rows, table)
-    elif cv is not None:
-        splits = splits_from_cv(
-            cv, features=scans.features, target=target, subjects=subjects, sites=table["site"]
-        )
-    elif settings.splits == "leave-site-out":
-        if target.name == "site":
-            raise ConfigError(
-                "splits: a site that is held out cannot be predicted. Use splits=stratified."
-            )
-        if settings.n_repeats > 1:
-            raise ConfigError(
-                f"n_repeats: each site is left out once, so it must be 1, got {settings.n_repeats}."
-            )
-        splits = leave_site_out(
-            site_names(table["site"]), subjects, names=row_names(table, np.arange(len(table)))
-        )
-    else:
-        check_class_sizes(target, subjects, settings.n_folds)
-        splits = stratified(
-            target,
-            site_names(table["site"]),
-            subjects,
-            n_folds=settings.n_folds,
-            n_repeats=settings.n_repeats,
-            seed=settings.seed,
-        )
-    check_splits(splits, target, subjects)
-    return splits
+        return notices
+    # Natural images have neither site nor age, and their columns say so.
+    return [notice for notice in notices if notice.code not in _OF_FOLDS]

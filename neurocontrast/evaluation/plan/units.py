@@ -12,14 +12,14 @@ from neurocontrast.evaluation.rows import NO_SITE, Texts
 from neurocontrast.exceptions import ConfigError
 
 ENOUGH_SITES = 20
-"""Fewest sites at which ``auto`` resamples sites; an interval from fewer is too short as a rule."""
+"""Fewest sites at which ``bootstrap_unit=auto`` resamples sites; fewer give too short intervals."""
 MIN_SITES = 5
-"""With fewer sites, resampling them is refused."""
+"""Fewest sites that can be resampled with ``bootstrap_unit=site``."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Clusters of scans that a bootstrap draws together: the kind, and each scan's label."""
+    """Groups of scans that a bootstrap draws together: subjects or sites, and each scan's label."""
 
     name: str
     labels: Texts
@@ -32,7 +32,7 @@ class Units:
 
 
 def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
-    """Return the units that the settings name, or that the cohort allows for ``auto``.
+    """Return the subjects or sites to resample: as asked, or by the number of sites for ``auto``.
 
     Sites that share a subject form one unit.
     """

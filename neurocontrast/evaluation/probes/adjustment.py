@@ -1,4 +1,4 @@
-"""Choose covariates, and the steps that take covariates and sites out of features."""
+"""Choose covariates, and transformers that take covariates and sites out of features."""
 
 from collections.abc import Sequence
 
@@ -30,15 +30,15 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 OPTIONAL = ("tiv",)
-"""Covariates that are asked for by default and not missed where a table does not have them."""
+"""Default covariates whose absence from a table is not warned about."""
 
 
 def adjustments(
     table: pd.DataFrame, settings: EvaluationSettings, *, target: str, predicted: str = ""
 ) -> tuple[SideColumnTransformer, ...]:
-    """Return the steps that the settings ask for.
+    """Return the transformers of features, ComBat and residuals, that the settings ask for.
 
-    No step preserves the target, nor the column that is `predicted`.
+    ComBat does not preserve the target, nor a column that is `predicted` in its place.
     """
     steps: list[SideColumnTransformer] = []
     if settings.harmonise == "combat":
@@ -65,7 +65,7 @@ def kept_columns(
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the covariates that can be used, and by name the reason why others cannot.
+    """Return the covariates that can be used, and the reason why each other one cannot.
 
     `OPTIONAL` columns that are absent have no reason.
     """
@@ -97,7 +97,7 @@ def choose_covariates(
 
 
 def _tells_people(table: pd.DataFrame, name: str) -> bool:
-    """Return whether more than half of the subjects have a value that no other subject has."""
+    """Tell whether more than half of the subjects have a value that no other subject has."""
     pairs = table[["subject_id", name]].dropna().drop_duplicates()
     alone = pairs[~pairs[name].duplicated(keep=False)]
     return 2 * alone["subject_id"].nunique() > pairs["subject_id"].nunique()
@@ -137,7 +137,7 @@ def check_adjustment(
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
-    """Refuse a column that is not there, or an effect of more values than half of the subjects."""
+    """Refuse an absent column, or a category with more values than half of the subjects."""
     if name in IDENTIFIERS or name not in table:
         choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
         raise ConfigError(
@@ -157,6 +157,7 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
 
 
 def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
+    """Refuse ComBat without sites, for one site, and for sites with few training scans."""
     if target == "site":
         raise ConfigError(
             "harmonise: 'combat' takes out what target=site would be predicted from. Use "
@@ -174,12 +175,12 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
         raise DataError(
             f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise."
         )
-    counts = {
-        (site, int((sites[split.train] == site).sum()))
-        for split in splits
-        for site in set(sites[split.test])
-    }
-    short = dict(sorted((each for each in counts if each[1] < MIN_SITE_SCANS), reverse=True))
+    fewest = dict[str, int]()
+    for split in splits:
+        for site in set(sites[split.test]):
+            n_train = int((sites[split.train] == site).sum())
+            fewest[site] = min(n_train, fewest.get(site, n_train))
+    short = {site: n for site, n in fewest.items() if n < MIN_SITE_SCANS}
     if short:
         listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
         raise ConfigError(
@@ -200,5 +201,5 @@ def look_at_inner_folds(
     subjects = table["subject_id"].to_numpy(dtype=object)
     sites = site_names(table["site"])
     short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
-    about = {"least_sites": MIN_INNER_SITES, "least_subjects": MIN_LEFT_OUT_SUBJECTS}
-    return [Notice.of("inner_splits_dealt", n=short, n_all=len(splits), **about)] if short else []
+    least = {"least_sites": MIN_INNER_SITES, "least_subjects": MIN_LEFT_OUT_SUBJECTS}
+    return [Notice.of("inner_splits_dealt", n=short, n_all=len(splits), **least)] if short else []

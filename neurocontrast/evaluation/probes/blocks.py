@@ -1,4 +1,4 @@
-"""Blocks of features that are standardised once, and weighed as often as weights are tried."""
+"""Standardise blocks of features once, and weigh the blocks as often as weights are tried."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 
 class WeighableRows(Protocol):
-    """Training and test rows of several blocks, from which features of any weights are made."""
+    """Training and test rows of several blocks of features, to be weighed without a new fit."""
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return features of training and test rows, each block divided by a number."""
+        """Return training and test rows with each block divided by a number."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockColumns:
-    """Standardised columns of each block, no more together than there are training rows."""
+    """Standardised columns of each block, where all together are at most the training rows."""
 
     train: Sequence[Floats]
     test: Sequence[Floats]
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return the blocks' columns side by side; a block divided by infinity is left out."""
+        """Return the columns of all blocks side by side; a block divided by infinity is dropped."""
         train = []
         test = []
         for of_train, of_test, divisor in zip(self.train, self.test, divisors, strict=True):
@@ -47,9 +47,9 @@ class BlockColumns:
 
 @dataclass(frozen=True, eq=False)
 class BlockProducts:
-    """Inner products of the rows of each block with the training rows.
+    """Inner products of each block's rows with the training rows, in place of wide features.
 
-    Principal axes of wide features need no more: products of weighed blocks are weighed sums.
+    Principal axes need no more: the inner products of weighed blocks are weighed sums.
     """
 
     train: Sequence[Floats]
@@ -68,7 +68,7 @@ class BlockProducts:
 
 @dataclass(frozen=True, eq=False)
 class StandardisedBlocks:
-    """Blocks of training and test rows, each feature with variance 1 in the training rows."""
+    """Standardised training and test rows of several blocks of features, to be weighed."""
 
     rows: WeighableRows
     n_varying: Sequence[int]
@@ -86,7 +86,7 @@ class StandardisedBlocks:
 
 
 def standardised_blocks(design: Design, train: Rows, test: Rows) -> StandardisedBlocks:
-    """Standardise the blocks of a design; everything is estimated on the training rows."""
+    """Standardise each block of a design's features by the training rows' means and deviations."""
     x_train, x_test = design(train, test)
     n_rows, n_columns = x_train.shape
     sizes = scaler_of(design, n_columns=n_columns).sizes
@@ -101,7 +101,7 @@ def standardised_blocks(design: Design, train: Rows, test: Rows) -> Standardised
 
 
 def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
-    """Return the inner products of the rows of each block with the training rows."""
+    """Return each block's inner products (n, n_train) of rows with training rows."""
     of_train = []
     of_test = []
     for x_train, x_test in zip(train, test, strict=True):

@@ -1,4 +1,4 @@
-"""Matrices of a fold that a probe is fitted on: adjusted, standardised, along principal axes."""
+"""Matrices that a probe is fitted to in a fold: adjusted, standardised, on principal axes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.exceptions import DataError
 
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
-"""Gives the matrices of training and test rows, estimated on the training rows alone."""
+"""Function of training and test rows that returns a matrix of each. Means and the like are
+estimated on the training rows alone."""
 
 
 RANK_TOLERANCE = 1e-13
 SINGLE_TOLERANCE = 1e-6
-"""Axes with a smaller share of the largest variance are rounding, in single precision."""
+"""Share of the largest variance below which a principal axis is rounding error, in single
+precision."""
 
 EQUAL = 0.5
 WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
-"""Weights of the first of two blocks, its share of the total variance, to choose from.
-Of equal losses the earliest is taken, and the first where nothing is chosen."""
+"""Shares of the first of two blocks in the total variance, to choose from. Of equal losses the
+earliest is taken; without inner folds, the first."""
 
 
 class Block(NamedTuple):
-    """The features of one encoder in a joined table."""
+    """Block of columns: of one of several joined encoders, or the network's or the components'."""
 
     name: str
     n_features: int
@@ -47,13 +49,12 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FeatureDesign:
-    """Features of the embedding, adjusted by steps that are fitted on the training rows alone.
+    """Features of the embedding, with sites or covariates taken out as estimated on training rows.
 
-    The steps are fitted anew in inner folds too, and see no label.
-
-    `blocks` are those of joined features or of one encoder that keeps components, and empty for
-    features of one block. With `single`, matrices are in single precision, whatever the steps
-    compute in. `weight` is that of the network's block beside the components.
+    `steps` are transformers such as ComBat, fitted anew in every fold and inner fold without
+    labels. `blocks` divide the columns by encoder, or into a network's features and linear
+    components; empty for features of a network alone. With `single`, matrices are in single
+    precision. `weight` is the share of the network's block in the total variance.
     """
 
     features: npt.NDArray[np.floating]
@@ -65,7 +66,7 @@ class FeatureDesign:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of columns of each block; empty for one block."""
+        """Number of columns of each block; empty where columns are not divided."""
         return tuple(map(attrgetter("n_features"), self.blocks))
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
@@ -85,7 +86,10 @@ class FeatureDesign:
 
 @dataclass(frozen=True, eq=False)
 class PairDesign:
-    """Features of a model without an encoder as the first block, the embedding as the second."""
+    """Features without an encoder, such as regional measures, and the embedding side by side.
+
+    `weight` is the share of the first in the total variance.
+    """
 
     first: Design
     embedding: FeatureDesign
@@ -99,9 +103,9 @@ class PairDesign:
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Pair a design with each weight of its two blocks; another design comes alone, without weight.
+    """Pair a design of two blocks with each weight to try; other designs come alone, without one.
 
-    The weight of joined features of several encoders is not chosen: their variances are equal.
+    Joined features of several encoders have equal variances, and no weight to choose.
     """
     is_pair = isinstance(design, PairDesign)
     if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):
@@ -182,9 +186,10 @@ def count_varying(variances: Floats, sizes: Sequence[int]) -> list[int]:
 
 
 def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[float]:
-    """Return the number that standardised features of each block are divided by, for its weight.
+    """Return the divisor of each block's standardised features that gives a block its weight.
 
-    `n_varying` are the numbers of features that vary in training, by block.
+    Weights are shares of the total variance. `n_varying` are the numbers of features that vary in
+    training, by block.
     """
     n_blocks = len(n_varying)
     divisors = []
@@ -199,10 +204,10 @@ def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[f
 
 
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
-    """Return the scaler of a design: blocks of columns get equal variance, or their weight's.
+    """Return the scaler of a design, which gives each block its share of the total variance.
 
-    `n_columns` is the number of columns that the design made; without it the blocks of a
-    `PairDesign` are not known yet.
+    `n_columns` is the number of columns of the design's matrix; without `n_columns` the sizes of a
+    `PairDesign`'s blocks are not known.
     """
     if isinstance(design, PairDesign):
         return _scaler_of_pair(design, n_columns)
@@ -228,17 +233,17 @@ def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Find the thread pools of all loaded libraries, which takes longer than a small fit."""
+    """Find the thread pools of loaded libraries once; the search takes longer than a small fit."""
     return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread: on small matrices more cost time, and change last digits."""
+    """Return a context of one thread, since more cost time on small matrices and change digits."""
     return _threads().limit(limits=1)
 
 
 def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the blocks of joined embeddings, or of one encoder, in the order of their columns."""
+    """Return blocks of columns: of joined encoders, or of one's network and components."""
     if info.run.members:
         return ()
     if not info.run.blocks:
@@ -257,7 +262,7 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the two blocks of an encoder with linear components beside its network, or none."""
+    """Return a network's columns and linear components as two blocks; empty without components."""
     beside = info.run.beside
     if beside is None or not info.of_network:
         return ()
@@ -272,18 +277,18 @@ def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def is_joined(blocks: Sequence[Block]) -> bool:
-    """Tell whether blocks are of several encoders, not the two of one encoder."""
+    """Tell whether blocks of columns are of several encoders."""
     encoders = set(map(attrgetter("encoder"), blocks))
     return len(encoders) > 1 or None in encoders
 
 
 def has_own_blocks(blocks: Sequence[Block]) -> bool:
-    """Tell whether blocks are the network and the components of one encoder."""
+    """Tell whether blocks of columns are the network and the linear components of one encoder."""
     return len(blocks) == 2 and not is_joined(blocks)
 
 
 def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, parameter: str) -> None:
-    """Refuse features of other blocks than a probe was fitted on; names may differ."""
+    """Refuse features whose blocks of columns differ from a probe's in size or encoder."""
     if [block[1:] for block in expected] == [block[1:] for block in found]:
         return
     remedy = "Embed the scans with the same run."
@@ -300,6 +305,7 @@ def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, para
 
 
 def _listed(blocks: Sequence[Block]) -> str:
+    """List blocks with names, numbers of features and encoders, for a message."""
     texts = [
         f"{block.name} ({block.n_features} "
         f"features{'' if block.encoder is None else f', {block.encoder[:12]}…'})"
@@ -309,7 +315,7 @@ def _listed(blocks: Sequence[Block]) -> str:
 
 
 class Matrices(NamedTuple):
-    """Features of training and test rows, and the scaling and axes that the training rows gave."""
+    """Standardised features of training and test rows, with the scaler and axes of training."""
 
     train: Floats
     test: Floats
@@ -318,9 +324,10 @@ class Matrices(NamedTuple):
 
 
 def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
-    """Standardise features of training and test rows, estimated on the training rows alone.
+    """Standardise features of training and test rows by the training rows' means and deviations.
 
-    Features that outnumber the training rows are turned to the principal axes of these.
+    With more features than training rows, project onto the training rows' principal axes: the same
+    fit of smaller matrices.
     """
     x_train, x_test = design(train, test)
     scaler = scaler_of(design, n_columns=x_train.shape[1]).set_params(copy=False)
@@ -334,13 +341,13 @@ def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
 
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
-    """Return directions (p, k) along which rows (n, p) extend, and the rows along them (n, k)."""
+    """Return the principal axes (p, k) of rows (n, p), and the rows' coordinates (n, k) on them."""
     directions, scores = principal_scores(x @ x.T)
     return x.T @ directions, scores
 
 
 def principal_scores(products: Floats) -> tuple[Floats, Floats]:
-    """Return principal axes as sums of rows (n, k), and rows along them, from inner products."""
+    """Return principal axes as sums of rows (n, k), and rows' coordinates, from inner products."""
     variances, axes = scipy.linalg.eigh(products, check_finite=False, driver="evd")
     tolerance = SINGLE_TOLERANCE
     if products.dtype == np.float64:

@@ -1,4 +1,4 @@
-"""Covariates as a matrix of numbers, with a column for each level that was learned."""
+"""Encode covariates as a matrix of numbers, with a column for each category of training."""
 
 import warnings
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def covariate_encoder(*, handle_unknown: str = "error") -> ColumnTransformer:
 
 
 class _LevelEncoder(OneHotEncoder):
-    """One column a level, with levels in one spelling; levels not seen are named."""
+    """One-hot encoder that reads each category in one spelling, and names unseen categories."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
         """Learn the levels of each column."""
@@ -79,7 +79,7 @@ class _LevelEncoder(OneHotEncoder):
         return super().fit(X.apply(lambda cells: level_column(str(cells.name), cells)), y)
 
     def transform(self, X: pd.DataFrame) -> Floats:
-        """Return the columns of the levels; one not seen is refused, or ignored with a warning."""
+        """Return the one-hot columns; an unseen category is refused, or ignored with a warning."""
         columns: dict[Any, pd.Series] = {}
         for name, categories in zip(X, self.categories_, strict=True):
             learned = set(categories)
@@ -88,8 +88,8 @@ class _LevelEncoder(OneHotEncoder):
             if unseen and self.handle_unknown == "error":
                 raise UnseenLevelError(f"{unseen.text()} {_REMEDY}")
             if unseen:
-                text = f"{unseen.text()} Their effect is not known and counts as none."
-                warn_caller(text)
+                message = f"{unseen.text()} Their effect is not known and counts as none."
+                warn_caller(message)
         # A missing cell where training had none has no column, and is no unknown level.
         lenient = copy(self).set_params(handle_unknown="ignore")
         spelled = pd.DataFrame(columns, index=X.index)
@@ -101,10 +101,11 @@ _REMEDY = (
     "handle_unknown='ignore'."
 )
 _LEVELS = ("sex", "site", "diagnosis")
-"""Columns of levels, also where they are written as numbers."""
+"""Columns of categories, also where these are written as numbers."""
 
 
 def _holds_numbers(values: pd.Series) -> bool:
+    """Tell whether a covariate is encoded as a number; ``sex`` and ``site`` never are."""
     column = str(values.name).strip().lower()
     if column in _LEVELS:
         return False
@@ -133,7 +134,7 @@ def _finite(table: pd.DataFrame) -> Floats:
 
 @contextmanager
 def new_levels_allowed() -> Iterator[None]:
-    """Say nothing of levels that a fold of cross-validation did not learn: the table has them."""
+    """Silence warnings of categories that only a test fold has, since the whole table has them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NeurocontrastWarning)
         yield

@@ -32,7 +32,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
 _MOST_CHARACTERS = 300
-"""Longer messages of other packages are cut."""
+"""Most characters of another package's message; longer ones are cut."""
 
 
 class EstimatorError(ConfigError):
@@ -97,10 +97,10 @@ def fit_built_in(
 
 @contextmanager
 def _counting() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect warnings of solvers that stopped early; other warnings tell a user nothing.
+    """Collect warnings of solvers that stopped early, and drop all other warnings.
 
-    What scikit-learn checks of parameters and features at each of thousands of fits has been
-    checked before.
+    scikit-learn's checks of parameters and features, at each of thousands of fits, are switched
+    off: both have been checked before.
     """
     stopped: list[warnings.WarningMessage] = []
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
@@ -198,7 +198,7 @@ def gives_probabilities(estimator: BaseEstimator) -> bool:
 
 
 def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
-    """Return a short name of an estimator, of a pipeline its steps', and its repr on one line."""
+    """Return an estimator's short name (of a pipeline, the steps' names), and repr on one line."""
     steps = [estimator]
     if isinstance(estimator, Pipeline):
         steps = [step for _, step in estimator.steps]
@@ -240,7 +240,7 @@ def fit_own(
 
 
 def shorten(error: Exception) -> str:
-    """Return an error on one line."""
+    """Return an error's message on one line, cut where long."""
     message = " ".join(str(error).split())
     if len(message) > _MOST_CHARACTERS:
         message = f"{message[:_MOST_CHARACTERS]} …"

@@ -48,7 +48,7 @@ class Prediction:
     weight: float | None = None
     """Weight of the first of two blocks, chosen with the strength; None without such blocks."""
     members: tuple[Prediction, ...] = ()
-    """The prediction of each member of a run, of which this is the mean; empty for one encoder."""
+    """Predictions by each encoder of a run, of which this is the mean; empty for one encoder."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def fit_probe(
     return prediction, model
 
 
-def fit_each(
+def fit_and_predict(
     design: Designs,
     target: Target,
     split: Split,
@@ -151,7 +151,7 @@ def fit_each(
     *,
     estimator: Probe | BaseEstimator | None = None,
 ) -> Prediction:
-    """Fit a probe, or one to each member of a run, whose scores are averaged."""
+    """Fit a probe and predict; with several encoders, fit one probe to each and average scores."""
     if not isinstance(design, MemberDesign):
         return fit_probe(design, target, split, context, estimator=estimator)[0]
     predictions = []
@@ -195,7 +195,7 @@ def average_members(
 def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Decide by scores; of two classes return the probability too from which a scan is positive."""
+    """Return decisions from scores, and for two classes the least probability of a positive."""
     by_share = settings.threshold == "prevalence" and target.kind != "continuous"
     shares = _shares(target, train) if by_share else None
     if target.kind != "binary":

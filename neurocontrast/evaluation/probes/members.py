@@ -1,4 +1,4 @@
-"""Members of a run in an evaluation: the columns of each, and designs that are never joined."""
+"""Encoders (members) of one run: the columns of each, and a matrix for each, never joined."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from neurocontrast.exceptions import DataError
 
 
 class Member(NamedTuple):
-    """The features of one member of a run, to which a probe of its own is fitted."""
+    """Columns of one of several encoders of a run, to which a probe of its own is fitted."""
 
     name: str
     n_features: int
     encoder: str
     n_components: int = 0
-    """Number of the last features that are linear components beside the network."""
+    """Number of linear components, which are the last features after the network's."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Network and components of the member; none for features of one block."""
+        """The network's features and the linear components; empty without components."""
         if not self.n_components:
             return ()
         return (
@@ -34,43 +34,43 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MemberDesign:
-    """A design for each member of a run: a probe is fitted to each, and the predictions averaged.
+    """A design for each encoder of a run: a probe is fitted to each, and predictions are averaged.
 
-    This is no `Design`: nothing is ever fitted to the columns of several members together.
+    This is no `Design`: nothing is ever fitted to the columns of several encoders together.
     """
 
     designs: tuple[Design, ...]
 
     def map(self, change: Callable[[Design], Design]) -> MemberDesign:
-        """Return changed designs, one for each member."""
+        """Return the designs with a change applied to each."""
         return MemberDesign(tuple(map(change, self.designs)))
 
 
 Designs = Design | MemberDesign
-"""Matrices of one encoder, or of each member of a run."""
+"""Design of one encoder, or a design for each of several encoders of a run."""
 
 
 def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
-    """Return a changed design, of members that of each."""
+    """Return a design with a change, which is applied to the design of each encoder."""
     if isinstance(design, MemberDesign):
         return design.map(change)
     return change(design)
 
 
 def designs_of(design: Designs) -> tuple[Design, ...]:
-    """Return the design of each member, or the one of a single encoder."""
+    """Return the design of each encoder of a run, or of the one encoder."""
     if isinstance(design, MemberDesign):
         return design.designs
     return (design,)
 
 
 def first_design(design: Designs) -> Design:
-    """Return a design, of members that of the first, by which estimators are described."""
+    """Return the design of the first encoder of a run, by which reports describe estimators."""
     return designs_of(design)[0]
 
 
 def members_of(info: EmbeddingsInfo, n_features: int) -> tuple[Member, ...]:
-    """Return the members of a run in the order of their columns; none for one encoder."""
+    """Return the encoders of a run in the order of their columns; empty for one encoder."""
     if not info.run.members:
         return ()
     members = []
@@ -95,14 +95,14 @@ def members_of(info: EmbeddingsInfo, n_features: int) -> tuple[Member, ...]:
 
 
 def has_network(member: Member) -> bool:
-    """Tell whether a member has more features than components."""
+    """Tell whether an encoder has features of a network, besides linear components."""
     return member.n_features > member.n_components
 
 
 def check_same_members(
     expected: Sequence[Member], found: Sequence[Member], *, parameter: str
 ) -> None:
-    """Refuse features of members other than the probe's."""
+    """Refuse features of other encoders of a run than the probe was fitted to."""
     if list(map(itemgetter(slice(1, None)), expected)) == list(
         map(itemgetter(slice(1, None)), found)
     ):
@@ -114,6 +114,7 @@ def check_same_members(
 
 
 def _count_members(members: Sequence[Member]) -> str:
+    """Describe encoders of a run by their number and digests, for a message."""
     if not members:
         return "one encoder"
     digests = ", ".join(map("{0.encoder:.12}…".format, members))

@@ -1,4 +1,4 @@
-"""Search for the strength of a probe, the width of its kernel and the weight of two blocks."""
+"""Search for a probe's penalty, the width of a kernel and the weight of two blocks of features."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from neurocontrast.evaluation.rows import Floats, Labels
 from neurocontrast.evaluation.splits.inner import Pairs
 
 N_RISES = 3
-"""Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
+"""Rises of the inner loss in a row after which a probe with `gives_up` tries no further penalty."""
 
 
 class Choice(NamedTuple):
-    """A strength of the penalty, factor of a kernel and weight of blocks, and their mean loss."""
+    """Chosen penalty, width of kernel and weight of blocks, with the mean loss on inner folds."""
 
     strength: float
     width: float | None = None
@@ -33,7 +33,7 @@ class Choice(NamedTuple):
 
 
 class InnerFold(NamedTuple):
-    """Features and labels of the rows of an inner fold that are fitted, and of its tried rows."""
+    """Features and labels of an inner fold: rows to fit on, and rows to try a penalty on."""
 
     train: Floats
     test: Floats
@@ -43,7 +43,7 @@ class InnerFold(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A probe, its estimator, and the strengths to choose from, the strongest penalty first."""
+    """Search of a probe's penalty: the estimator and the grid, the strongest penalty first."""
 
     probe: Probe
     model: BaseEstimator
@@ -56,24 +56,24 @@ class Search:
 
     @property
     def n_choices(self) -> int:
-        """Number of pairs of a strength and a width."""
+        """Number of pairs of a penalty and a width to choose from."""
         return len(self.grid) * len(self.widths)
 
     def middle(self, weight: float | None) -> Choice:
-        """Return the choice of a weight where no inner fold can be made."""
+        """Return the middle of the grid, which is taken where no inner fold can be made."""
         strength = sorted(self.grid)[len(self.grid) // 2]
         return Choice(strength, self.widths[len(self.widths) // 2], weight)
 
     def estimator(self, strength: float) -> Any:
-        """Return the estimator of a strength, not fitted."""
+        """Return the estimator with a penalty, not fitted."""
         return clone(self.model).set_params(**{self.probe.strength: strength})
 
 
 @dataclass(eq=False)
 class Losses:
-    """Mean losses of strengths on inner folds, each computed when asked for first.
+    """Mean loss of each penalty on inner folds, computed when first asked for.
 
-    With `warm`, a solver that can starts from the solution of the strength before, as
+    With `warm`, a solver starts from the solution of the penalty before if it can, as
     scikit-learn's `LogisticRegressionCV` does.
     """
 
@@ -92,7 +92,7 @@ class Losses:
             self._models.append(model)
 
     def __getitem__(self, index: int) -> float:
-        """Return the mean loss of a strength of the grid."""
+        """Return the mean loss of the penalty at a position of the grid."""
         if index not in self._of:
             strength = {self.search.probe.strength: self.search.grid[index]}
             losses = []
@@ -103,7 +103,7 @@ class Losses:
         return self._of[index]
 
     def lowest(self) -> int:
-        """Return the strength with the least loss, the first of equals.
+        """Return the position of the penalty with the least loss, the first of equals.
 
         The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
         """
@@ -117,7 +117,7 @@ class Losses:
         return int(np.argmin(losses))
 
     def lowest_near(self, start: int) -> int:
-        """Return the strength that is reached from a start as long as the loss falls.
+        """Return the position that is reached from a start on the grid as long as the loss falls.
 
         Stronger penalties are tried first, and taken where the loss is the same.
         """
@@ -131,12 +131,12 @@ class Losses:
         return index
 
     def choice(self, index: int, *, width: float | None, weight: float | None = None) -> Choice:
-        """Return a strength of the grid with its loss."""
+        """Return the penalty at a position of the grid, as a choice with the mean loss."""
         return Choice(self.search.grid[index], width, weight, self[index])
 
 
 def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
-    """Choose strength and width on inner folds of a design without a weight to choose."""
+    """Choose the penalty, and the width of a kernel, on inner folds."""
     matrices = []
     for fit, tried in pairs:
         x = standardised(design, fit, tried)
@@ -151,10 +151,11 @@ def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels
 def choose_weight(
     search: Search, designs: Mapping[float | None, Design], pairs: Pairs, values: Labels
 ) -> Choice:
-    """Choose weight of two blocks, strength and width together, on inner folds.
+    """Choose the weight of two blocks of features together with penalty and width, on inner folds.
 
-    Blocks are standardised once an inner fold. All strengths are tried with the first weight; with
-    another one those from the best of the nearest weight on, as long as the loss falls.
+    Blocks are standardised once an inner fold. All penalties are tried with the first weight. With
+    every other weight, the search starts at the best penalty of the nearest weight, and goes on as
+    long as the loss falls.
     """
     blocks = []
     for fit, tried in pairs:
@@ -172,7 +173,7 @@ def choose_weight(
 
 
 def lowest_from_nearest(losses: Losses, best: Mapping[float, int], weight: float) -> int:
-    """Return the best strength of a weight, looked for near that of the nearest weight so far."""
+    """Return the best penalty for a weight of blocks, searched from that of the nearest weight."""
     if not best:
         return losses.lowest()
     nearest = min(best, key=lambda earlier: abs(earlier - weight))
@@ -186,7 +187,7 @@ def _inner_folds(
     *,
     width: float | None,
 ) -> list[InnerFold]:
-    """Return the inner folds' features, expanded by a kernel of a width, with their labels."""
+    """Return features and labels of the inner folds, features expanded by a kernel of a width."""
     folds = []
     for (train, test), (fit, tried) in zip(matrices, pairs, strict=True):
         x_train, x_test = expand(train, test, width)
@@ -197,8 +198,8 @@ def _inner_folds(
 def expand(train: Floats, test: Floats, width: float | None) -> tuple[Floats, Floats]:
     """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel.
 
-    Without a width features are kept. New ones have the distances of near scans, so that penalties
-    mean the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
+    Without a width, features stay. Expanded features keep the distances of near scans, so that
+    penalties mean the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
     """
     if width is None:
         return train, test

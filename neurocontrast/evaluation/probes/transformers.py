@@ -1,7 +1,6 @@
 """Transformers that take covariates (`Residualiser`) and sites (`ComBat`) out of features."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +28,7 @@ from neurocontrast.progress import warn_caller
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""
 MIN_SITE_SCANS = 3
-"""A site with fewer training scans has no spread that could be estimated."""
+"""Fewest training scans of a site whose spread can be estimated."""
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
 _N_SITES = 8  # shown in a message
@@ -46,11 +45,14 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
 
     def side_columns(self) -> tuple[Column, ...]:
         """Return the columns that the adjustment reads."""
-        named = [getattr(self, parameter) for parameter in self.side_parameters]
-        lists = [
-            [each] if isinstance(each, Column) else list(each) for each in named if each is not None
-        ]
-        return tuple(chain.from_iterable(lists))
+        columns: list[Column] = []
+        for parameter in self.side_parameters:
+            named = getattr(self, parameter)
+            if isinstance(named, Column):
+                columns.append(named)
+            elif named is not None:
+                columns += named
+        return tuple(columns)
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Learn the adjustment from features (n, p) and side columns."""
@@ -108,16 +110,15 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
                 "other column is needed, "
                 "to be adjusted."
             )
-        text = [
+        textual = [
             column
             for column, values in features.select_dtypes(exclude="number").items()
             if is_string_dtype(values)
         ]
-        if text:
+        if textual:
             raise ValueError(
-                f"{name}: column {text[0]!r} holds text, and every column that no parameter names "
-                "is a feature. Leave "
-                "it out of X."
+                f"{name}: column {textual[0]!r} holds text, and every column that no parameter "
+                "names is a feature. Leave it out of X."
             )
         numbers = features.to_numpy(
             dtype=np.float64, na_value=np.nan
@@ -251,7 +252,7 @@ class ComBat(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Estimate each site's shift and spread, drawn towards the site's average over features."""
+        """Estimate each site's shift and spread of features, shrunk to the mean over features."""
         if self.site is None:
             return
         sites = self._names_of(side)
@@ -270,13 +271,13 @@ class ComBat(SideColumnTransformer):
             axis=0
         )  # the constant goes to the sites, whatever the covariates' units
         solved = np.linalg.lstsq(np.column_stack([member, extra - centre]), x, rcond=None)[0]
-        own = solved[: len(self.sites_)]
+        means = solved[: len(self.sites_)]
         self.coef_ = solved[len(self.sites_) :]
-        residuals = x - member @ own - (extra - centre) @ self.coef_
+        residuals = x - member @ means - (extra - centre) @ self.coef_
         scale = np.sqrt((residuals**2).mean(axis=0))
         varies = scale > 1e-10 * np.maximum(np.abs(x).max(axis=0), 1e-300)
         self.scale_ = np.where(varies, scale, 1.0)
-        self.mean_ = member.mean(axis=0) @ own - centre @ self.coef_
+        self.mean_ = member.mean(axis=0) @ means - centre @ self.coef_
         standard = (x - self.mean_ - extra @ self.coef_) / self.scale_
         # What is constant within sites has no spread to share with the others: its plain shift is
         # taken out.
@@ -290,20 +291,20 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return scans as if of the average site; scans of an unlearned site stay."""
+        """Return features as if from the average site; scans of a site not in training stay."""
         if self.site is None:
             return x
         sites = self._names_of(side)
         covariates = self.encode_covariates(side, self.preserve)
         self._check_known(sites)
-        known = np.isin(sites, self.sites_)
+        is_learned = np.isin(sites, self.sites_)
         adjusted = x.copy()
-        if not known.any():
+        if not is_learned.any():
             return adjusted
-        places = np.searchsorted(self.sites_, sites[known])
-        expected = self.mean_ + covariates[known] @ self.coef_
-        standard = (x[known] - expected) / self.scale_ - self.shift_[places]
-        adjusted[known] = standard / np.sqrt(self.spread_[places]) * self.scale_ + expected
+        places = np.searchsorted(self.sites_, sites[is_learned])
+        expected = self.mean_ + covariates[is_learned] @ self.coef_
+        standard = (x[is_learned] - expected) / self.scale_ - self.shift_[places]
+        adjusted[is_learned] = standard / np.sqrt(self.spread_[places]) * self.scale_ + expected
         return adjusted
 
     def _names_of(self, side: pd.DataFrame) -> npt.NDArray[np.str_]:
@@ -324,28 +325,30 @@ class ComBat(SideColumnTransformer):
         unknown = sorted(set(sites) - set(self.sites_))
         if not unknown:
             return
-        text = _describe_unlearned(sites, unknown, self.sites_.tolist())
+        sentence = _describe_unlearned(sites, unknown, self.sites_.tolist())
         if self.handle_unknown == "error":
             raise UnseenLevelError(
-                f"{text} Leave these rows out, or set handle_unknown='ignore' to keep them as they "
-                "are."
+                f"{sentence} Leave these rows out, or set handle_unknown='ignore' to keep them "
+                "as they are."
             )
-        warn_caller(f"{text} These rows stay as they are.")
+        warn_caller(f"{sentence} These rows stay as they are.")
 
 
 def _describe_unlearned(
     sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
 ) -> str:
-    """Return which sites ComBat has not learned, with their numbers of rows, and the others."""
+    """Name the sites that ComBat has not learned, with numbers of rows, and the learned sites."""
     subject = f"site '{unknown[0]}' has"
     if len(unknown) > 1:
         counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]
         more = f" and {len(counts) - _N_SITES} more" if len(counts) > _N_SITES else ""
         subject = f"sites {', '.join(counts[:_N_SITES])}{more} have"
-    text = f"ComBat: {subject} fewer than {MIN_SITE_SCANS} rows in fit, and cannot be harmonised."
+    sentence = (
+        f"ComBat: {subject} fewer than {MIN_SITE_SCANS} rows in fit, and cannot be harmonised."
+    )
     if not len(learned):
-        return f"{text} No site was learned."
-    return f"{text} Learned were {one_of(learned)}.{suggestion(unknown[0], learned)}"
+        return f"{sentence} No site was learned."
+    return f"{sentence} Learned were {one_of(learned)}.{suggestion(unknown[0], learned)}"
 
 
 def _posterior(standard: Floats) -> tuple[Floats, Floats]:
@@ -365,17 +368,15 @@ def _posterior(standard: Floats) -> tuple[Floats, Floats]:
     shape = (2 * around + middle**2) / around
     rate = (middle * around + middle**3) / around
     squares = (standard**2).sum(axis=0)
-    found = shift
+    current = shift
     spread = variance
     for _ in range(MAX_ITERATIONS):
         moved = (n * prior_spread * shift + spread * prior_shift) / (n * prior_spread + spread)
-        about = (
-            squares - 2 * moved * n * shift + n * moved**2
-        )  # sum of squares about the moved shift
-        wider = (about / 2 + rate) / (n / 2 + shape - 1)
-        change = max(np.abs(moved - found).max(), np.abs(wider - spread).max())
-        found = moved
+        squared_errors = squares - 2 * moved * n * shift + n * moved**2  # about the moved shift
+        wider = (squared_errors / 2 + rate) / (n / 2 + shape - 1)
+        change = max(np.abs(moved - current).max(), np.abs(wider - spread).max())
+        current = moved
         spread = wider
         if change <= TOLERANCE:
             break
-    return found, spread
+    return current, spread

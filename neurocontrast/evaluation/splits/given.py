@@ -41,22 +41,22 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part
     they are.
     """
-    parts = []
+    repeats = []
     for repeat in sorted({split.repeat for split in splits}):
         fold = pd.Series(pd.NA, index=table.index, dtype="Int64")
         site = pd.Series(None, index=table.index, dtype=object)
         for split in (split for split in splits if split.repeat == repeat):
             fold.iloc[split.test] = split.fold
             site.iloc[split.test] = split.held_out_site
-        part = table[["participant_id", "session"]].assign(
+        scans = table[["participant_id", "session"]].assign(
             repeat=repeat, fold=fold, held_out_site=site
         )
         if splits[0].validation is not None:
-            part["split"] = "train"
+            scans["split"] = "train"
             for name, rows in parts_of(splits[0]).items():
-                part.iloc[rows, -1] = name
-        parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+                scans.iloc[rows, -1] = name
+        repeats.append(scans)
+    return pd.concat(repeats, ignore_index=True)
 
 
 def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -109,7 +109,7 @@ def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
 def _check_whole_subjects(
     folds_of: Sequence[npt.NDArray[np.int64]], subjects: npt.NDArray[np.str_]
 ) -> None:
-    """Refuse folds, one array a repeat, that part the scans of a subject."""
+    """Refuse folds of any repeat that separate the scans of a subject."""
     for repeat, folds in enumerate(folds_of):
         n_folds = pd.Series(folds).groupby(subjects).nunique()
         straddling = list(n_folds.index[n_folds > 1])
@@ -122,6 +122,7 @@ def _check_whole_subjects(
 
 
 def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
+    """Return a column of a split file as whole numbers; refuse other cells by row."""
     numbers = pd.to_numeric(texts, errors="coerce")
     lowest = _NEVER_TESTED if texts.name == "fold" else 0
     # There are no more folds, or repeats, than rows that list them.
@@ -129,24 +130,27 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
         numbers.isna() | (numbers < lowest) | (numbers % 1 != 0) | (numbers >= len(numbers))
     )
     if len(wrong):
-        found = ", ".join(f"row {row + 2}: {shown(texts.iloc[row])}" for row in wrong[:5])
+        examples = ", ".join(f"row {row + 2}: {shown(texts.iloc[row])}" for row in wrong[:5])
         raise DataError(
-            f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {found}."
+            f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {examples}."
         )
     return numbers.to_numpy(dtype=np.int64)
 
 
 def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[np.int64]:
+    """Return the fold of each scan of a table in one repeat; refuse other or repeated scans."""
     keys = pd.MultiIndex.from_frame(table[["participant_id", "session"]])
-    given = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
-    if given.has_duplicates:
-        twice = ", ".join(sorted(str(key[0]) for key in set(given[given.duplicated()]))[:5])
+    listed_scans = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
+    if listed_scans.has_duplicates:
+        twice = ", ".join(
+            sorted(str(key[0]) for key in set(listed_scans[listed_scans.duplicated()]))[:5]
+        )
         raise DataError(
             f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and "
             "repeat."
         )
-    unlisted = np.flatnonzero(~keys.isin(given))
-    foreign = given[~given.isin(keys)]
+    unlisted = np.flatnonzero(~keys.isin(listed_scans))
+    foreign = listed_scans[~listed_scans.isin(keys)]
     if len(unlisted):
         raise DataError(
             f"split_file: repeat {repeat} lacks {len(unlisted)} of the {len(table)} scans to "
@@ -155,14 +159,14 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
             "where."
         )
     if len(foreign):
-        named = ", ".join(" session ".join(part for part in key if part) for key in foreign[:5])
+        named = ", ".join(" session ".join(filter(None, key)) for key in foreign[:5])
         raise DataError(
             f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to "
             f"evaluate ({named}). Use "
             "the embeddings table, target and where of the evaluation that wrote it, or remove "
             "these rows."
         )
-    return part.set_index(given).loc[keys, "fold"].to_numpy(dtype=np.int64)
+    return part.set_index(listed_scans).loc[keys, "fold"].to_numpy(dtype=np.int64)
 
 
 def describe_splitter(cv: Any) -> str:
@@ -215,6 +219,7 @@ def splits_from_cv(
 def _pairs(
     cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series
 ) -> list[Any]:
+    """Return the index pairs of a splitter or an iterable; name the splitter in errors."""
     if not hasattr(cv, "split") or isinstance(cv, str):
         if not isinstance(cv, Iterable) or isinstance(cv, str):
             raise ConfigError(
@@ -223,14 +228,14 @@ def _pairs(
                 f"test rows, got {cv!r:.80}. For a number of folds use n_folds."
             )
         return list(cv)
-    given = {"groups": subjects, "sites": sites.to_numpy(dtype=object)}
+    columns = {"groups": subjects, "sites": sites.to_numpy(dtype=object)}
     if hasattr(cv, "get_metadata_routing"):
-        taken = get_routing_for_object(cv).consumes("split", given)
+        taken = get_routing_for_object(cv).consumes("split", columns)
     else:
         taken = set(inspect.signature(cv.split).parameters)
-    names = [name for name in given if name in taken]
+    names = [name for name in columns if name in taken]
     try:
-        return list(cv.split(features, target.values, **{name: given[name] for name in names}))
+        return list(cv.split(features, target.values, **{name: columns[name] for name in names}))
     except (TypeError, ValueError) as error:
         passed = ", ".join(["X (features)", f"y ({target.name})", *names])
         raise DataError(
@@ -239,6 +244,7 @@ def _pairs(
 
 
 def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
+    """Return training and test rows of a split of the user's; refuse rows that are no split."""
     try:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
@@ -268,7 +274,7 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
 
 
 def _as_positions(rows: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
-    """Return the positions that a mask marks; other rows as they are."""
+    """Return rows as positions, also where a mask marks the rows."""
     if rows.dtype == bool and rows.shape == (n_rows,):
         return np.flatnonzero(rows)
     return rows
@@ -289,7 +295,7 @@ def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
 
 
 PARTS = ("train", "validation", "test")
-"""What a split column may hold; validation may be absent."""
+"""Words that a split column may hold; validation may be absent."""
 
 
 def fixed_split(table: pd.DataFrame, column: str) -> Split:
@@ -302,11 +308,11 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
     texts = np.array([level or "n/a" for level in levels_of(column, table[column])], dtype=object)
     wrong = np.flatnonzero(~np.isin(texts, PARTS))
     if len(wrong):
-        found = ", ".join(f"{row_names(table, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
+        examples = ", ".join(f"{row_names(table, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
             f"split_column '{column}': must be train, validation or test in every row, but "
             f"{len(wrong)} of "
-            f"{len(table)} have something else ({found}).{suggestion(texts[wrong[0]], PARTS)} "
+            f"{len(table)} have something else ({examples}).{suggestion(texts[wrong[0]], PARTS)} "
             "Correct them, or leave "
             "these rows out with where."
         )
@@ -324,13 +330,13 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
 
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
-    """Refuse parts that share a subject, or that cannot teach or measure the target."""
+    """Refuse a split whose parts share a subject, or whose train or test has one class alone."""
     parts = parts_of(split)
-    for one, other in combinations(PARTS, 2):
-        shared = sorted(map(str, set(subjects[parts[one]]) & set(subjects[parts[other]])))
+    for first, second in combinations(PARTS, 2):
+        shared = sorted(map(str, set(subjects[parts[first]]) & set(subjects[parts[second]])))
         if shared:
             raise LeakageError(
-                f"split_column: {len(shared)} subjects are in {one} and in {other} "
+                f"split_column: {len(shared)} subjects are in {first} and in {second} "
                 f"({listed(shared)}). Put all rows of "
                 "a subject_id into one part, or leave subject_id out where every row is an image "
                 "of its own."
@@ -371,7 +377,7 @@ def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
 def look_at_twins(
     features: npt.NDArray[np.floating], contents: Iterable[str], split: Split
 ) -> tuple[int, list[Notice]]:
-    """Return how many rows of test are the scan or image of a fitted row, and a warning.
+    """Count test rows that are copies of fitted rows, and return a warning where there are any.
 
     They are not refused: official sets hold some images twice, and every published figure has them.
     """

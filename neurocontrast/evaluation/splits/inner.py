@@ -19,13 +19,13 @@ Pairs = Sequence[tuple[Rows, Rows]]
 
 MIN_INNER_SITES = 2
 MAX_INNER_SITES = 10
-"""Least and largest number of inner folds that leave sites out."""
+"""Fewest and most inner folds that leave sites out."""
 MIN_LEFT_OUT_SUBJECTS = 10
 """Sites, or groups of sites, with fewer subjects are never left out: their loss says little."""
 PARTS_OF_TRAIN = 5
-"""One of as many parts of the training rows takes the place of missing validation rows."""
+"""Parts of the training rows, one of which takes the place of missing validation rows."""
 FEW_PER_INNER_FOLD = 5
-"""Classes with fewer subjects a fold are spread over inner folds evenly, not by chance."""
+"""Subjects of a class per inner fold below which classes are spread over folds evenly."""
 
 
 def penalty_folds(
@@ -49,10 +49,10 @@ def penalty_folds(
     if validation is not None:
         return inner_folds(target, train, subjects, n_folds=PARTS_OF_TRAIN, seed=seed)[:1]
     held_out = sites if settings.inner_splits == "leave-site-out" else None
-    found = inner_folds(
+    folds = inner_folds(
         target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out
     )
-    return found[:1] if held_out is None and len(train) > settings.large_table else found
+    return folds[:1] if held_out is None and len(train) > settings.large_table else folds
 
 
 def validation_split(
@@ -86,10 +86,10 @@ def validation_split(
     )
     if n_folds < 2:
         return train, train[:0]
-    part = stratified(
+    dealt = stratified(
         target.subset(train), sites[train], owners, n_folds=n_folds, n_repeats=1, seed=seed
     )[0]
-    return train[part.train], train[part.test]
+    return train[dealt.train], train[dealt.test]
 
 
 def inner_folds(
@@ -151,9 +151,11 @@ def site_inner_folds(
 def _teachable(
     target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]
 ) -> list[tuple[Rows, Rows]]:
+    """Return the folds whose training rows have every class, or two values of a number."""
     needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 
 
 def _smallest_class(values: Labels) -> int:
+    """Return the number of subjects in the smallest class."""
     return int(np.unique(values, return_counts=True)[1].min())

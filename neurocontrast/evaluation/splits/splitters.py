@@ -29,20 +29,20 @@ from neurocontrast.seeds import derive_generator
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to test on."""
+    """Split of a table: rows to train on and rows to test on."""
 
     repeat: int
     fold: int
     train: Rows
     test: Rows
     held_out_site: str | None = None
-    """The site that only `test` holds."""
+    """Site whose scans are all in `test`; None where no site is held out."""
     validation: Rows | None = None
     """Rows of `train` to choose the penalty on; empty: a fifth of `train`; None: inner folds."""
 
     @property
     def named(self) -> str:
-        """The split, for messages."""
+        """Name of the split in messages."""
         if self.held_out_site:
             return f"site '{self.held_out_site}' is held out"
         return f"fold {self.fold} is tested"
@@ -245,16 +245,17 @@ def leave_site_out(
             "or use "
             "splits=stratified."
         )
-    found = sorted(set(places), key=str)
-    if len(found) < 2:
+    distinct_sites = sorted(set(places), key=str)
+    if len(distinct_sites) < 2:
         raise DataError(
-            f"splits 'leave-site-out': needs at least two sites, found {one_of(map(str, found))}. "
+            "splits 'leave-site-out': needs at least two sites, found "
+            f"{one_of(map(str, distinct_sites))}. "
             "Use splits=stratified."
         )
-    check_spelling(map(str, found), place="splits 'leave-site-out'", unit="sites")
+    check_spelling(map(str, distinct_sites), place="splits 'leave-site-out'", unit="sites")
     owners = np.asarray(subjects, dtype=object)
     splits = []
-    for fold, site in enumerate(found):
+    for fold, site in enumerate(distinct_sites):
         test = places == site
         train = ~test & ~np.isin(owners.astype(str), owners[test].astype(str))
         splits.append(Split(0, fold, np.flatnonzero(train), np.flatnonzero(test), str(site)))
@@ -262,7 +263,7 @@ def leave_site_out(
 
 
 def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
-    """Return a fold for each subject: dealt in turn, in order of the keys, then of chance."""
+    """Return each subject's fold: dealt in turn, in order of keys, ties in random order."""
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
     fold_of = np.empty(n, dtype=np.intp)
@@ -273,7 +274,7 @@ def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Gen
 def _deal_ordered(
     value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator
 ) -> Rows:
-    """Return a fold for each subject: within site, each run of `n_folds` neighbours by chance."""
+    """Return each subject's fold: within site, neighbours in value get different folds."""
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
     hands = [generator.permutation(n_folds) for _ in range(-(-n // n_folds))]
@@ -305,9 +306,9 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
     names, sizes = np.unique(sites.astype(str), return_counts=True)
     groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
     filled = np.zeros(len(groups))
-    for place in np.lexsort((names, -sizes)):
-        groups[int(filled.argmin())].append(str(names[place]))
-        filled[filled.argmin()] += sizes[place]
+    for number in np.lexsort((names, -sizes)):
+        groups[int(filled.argmin())].append(str(names[number]))
+        filled[filled.argmin()] += sizes[number]
     return groups
 
 
@@ -319,17 +320,17 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
         and {"subject_id", "site"} <= set(groups.columns)
     ):
         groups = groups[["subject_id", "site"]]
-    found = np.asarray(groups, dtype=object)
-    if sites is not None and found.shape == np.shape(sites):
-        found = np.stack([found, np.asarray(sites, dtype=object)], axis=-1)
-    if found.ndim != 2 or found.shape[1] != 2:
+    pairs = np.asarray(groups, dtype=object)
+    if sites is not None and pairs.shape == np.shape(sites):
+        pairs = np.stack([pairs, np.asarray(sites, dtype=object)], axis=-1)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise DataError(
             f"groups: {splitter} needs subject and site of each row, and found groups of shape "
             f"{np.shape(groups)}. "
             "Give table[['subject_id', 'site']], or groups=subjects with sites=sites of one value "
             "a row."
         )
-    subjects = cell_texts(found[:, 0])
+    subjects = cell_texts(pairs[:, 0])
     unknown = [row for row, subject in enumerate(subjects) if subject is None]
     if unknown:
         raise DataError(
@@ -337,7 +338,7 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
             f"{unknown[:5]}). Name a "
             "subject in every row, so that nobody is on both sides of a split."
         )
-    return np.array(subjects, dtype=object), site_names(found[:, 1])
+    return np.array(subjects, dtype=object), site_names(pairs[:, 1])
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
@@ -357,7 +358,7 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
-    """Return the rows of train, validation and test."""
+    """Return the rows of train, validation and test, by part."""
     validation = split.validation
     if validation is None:
         validation = np.empty(0, dtype=np.intp)

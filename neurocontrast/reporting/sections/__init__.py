@@ -1,1 +1,1 @@
-"""Sections of the report, a file each, with the `Finding` that the section shows."""
+"""Sections of the report: one file for each, which ends with the section's `Finding`."""

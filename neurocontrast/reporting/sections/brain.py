@@ -1,4 +1,4 @@
-"""Where in the brain the prediction comes from: the map of ``neurocontrast explain``."""
+"""Section of the brain map, or the ranking of measures, that ``neurocontrast explain`` made."""
 
 import warnings
 from collections.abc import Sequence
@@ -55,9 +55,9 @@ _UNREADABLE = (OSError, ValueError, EOFError, ImageFileError)
 
 
 def show_brain(files: EvaluationFolder) -> Section | None:
-    """Return the map on the MNI152 template with its largest values, or a ranking of measures.
+    """Return the map on the MNI152 template with its largest values, or the ranking of measures.
 
-    Return None without either.
+    None for an evaluation that was not explained.
     """
     explanation = files.explanation
     if explanation is None:
@@ -82,15 +82,15 @@ def show_brain(files: EvaluationFolder) -> Section | None:
 
 
 def say_colours(explanation: Explanation) -> str:
-    """Say the meaning of the two colours of a map."""
+    """Explain orange and purple, the two colours of a map."""
     positive = explanation.record.positive
     towards = quoted(positive) if positive else "a higher predicted value"
     orange = f"what is there speaks for {towards}"
     purple = "against it"
     if explanation.is_share:
         orange = (
-            f"scans with a higher score towards {towards} owe it to what is there, by this share of "
-            "the difference"
+            f"scans with a higher score towards {towards} owe it to what is there, by this share "
+            "of the difference"
         )
         purple = "what is there works against it"
     return (
@@ -100,16 +100,16 @@ def say_colours(explanation: Explanation) -> str:
 
 
 def say_block(block: ExplainedBlock) -> str:
-    """Say which share of the differences in score a block of features carries."""
+    """Say which share of the differences in score the network, or the components, carry."""
     carries = "carries" if block.name == "network" else "carry"
     return (
-        f"The map of the {block.name}, which {carries} {value_text(block.share)} of the differences "
-        "in score; the maps of all blocks add up to the whole map."
+        f"The map of the {block.name}, which {carries} {value_text(block.share)} of the "
+        "differences in score; the maps of all blocks add up to the whole map."
     )
 
 
 def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
-    """Say of how many measures a ranking shows the first, and how to read their intervals."""
+    """Say how many of all measures a ranking shows, and how to read the intervals."""
     return (
         f"The {n_shown} of {record.n_measures or n_shown} measures with the largest share. "
         f"Intervals are of 95% over {record.n_resamples} resamples of {record.n_units} "
@@ -119,7 +119,7 @@ def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
 
 
 def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
-    """Return the slices of the map of one block of features."""
+    """Return slices of the map of the network alone, or of the components alone."""
     assert block.map_path is not None
     try:
         image = read_map(block.map_path)
@@ -135,7 +135,7 @@ def _not_shown(path: Path, error: Exception) -> Block:
 
 
 def _ranking(explanation: Explanation) -> list[Block]:
-    """Return the measures that carry most, as a figure and a table, with their intervals."""
+    """Return the measures with the largest shares, as a figure and a table with intervals."""
     needed = ["region", "value", "low", "high"]
     columns = [
         Column("Measure", "region", "heading"),
@@ -144,18 +144,21 @@ def _ranking(explanation: Explanation) -> list[Block]:
     for block in explanation.blocks:
         needed.append(block.name)
         columns.append(Column(f"By the {block.name}", block.name, digits=3, signed=True))
-    found = read_table(explanation.map_path, needed=needed).head(_N_REGIONS)
-    caption = "Share of the differences in score between subjects that each measure carries, the largest first."
+    ranking = read_table(explanation.map_path, needed=needed).head(_N_REGIONS)
+    caption = (
+        "Share of the differences in score between subjects that each measure carries, the largest "
+        "first."
+    )
     picture = draw_intervals(
         "regions",
-        [Series(found)],
-        found["region"].astype(str).tolist(),
+        [Series(ranking)],
+        ranking["region"].astype(str).tolist(),
         caption,
         reference=(0.0, None),
-        numbers=found,
+        numbers=ranking,
         xlabel="Share of the differences in score",
     )
-    rows = found.rename(columns={"low": "value_low", "high": "value_high"})
+    rows = ranking.rename(columns={"low": "value_low", "high": "value_high"})
     return [
         *pictures(picture),
         *pictures(_surface(explanation), wide=True),
@@ -166,7 +169,7 @@ def _ranking(explanation: Explanation) -> list[Block]:
 
 @styled
 def _surface(explanation: Explanation) -> Picture | None:
-    """Return the picture of the cortex that `explain` made with an atlas."""
+    """Return the picture of cortical surfaces that `explain` wrote; None without an atlas."""
     path = explanation.map_path.with_name("surface.png")
     if not path.is_file():
         return None
@@ -199,7 +202,7 @@ def _region_table(regions: Sequence[TopRegion]) -> Table:
 
 @dataclass(frozen=True)
 class _View:
-    """One picture of a map: cuts through the template as nilearn names them, and its height."""
+    """Cuts through a map for one figure, in nilearn's modes and millimetres; `height` in inches."""
 
     name: str
     mode: Literal["ortho", "z"]
@@ -218,9 +221,9 @@ _SLICES = _View(
 
 
 def read_map(path: Path) -> nibabel.Nifti1Image:
-    """Return a map, three-dimensional and finite.
+    """Read a three-dimensional map, and replace values that are not finite by zero.
 
-    Raise ValueError, OSError or ImageFileError if damaged.
+    A damaged file raises ValueError, OSError or ImageFileError.
     """
     image = nibabel.funcs.squeeze_image(nibabel.load(path))
     if len(image.shape) != 3:
@@ -232,7 +235,7 @@ def read_map(path: Path) -> nibabel.Nifti1Image:
 
 
 def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
-    """Return which voxels of the map lie in the brain of the template."""
+    """Return a mask of the map's voxels that lie in the brain of the MNI152 template."""
     from nilearn import datasets
     from nilearn import image as images
 
@@ -252,7 +255,7 @@ def share_outside(image: nibabel.Nifti1Image) -> float:
 
 
 def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
-    """Return a map with zeros outside the brain of the template, unless all inside is 0."""
+    """Return a map with zeros outside the template's brain; unchanged if the inside is all zero."""
     values = image.get_fdata(dtype=np.float32)
     inside = inside_brain(image)
     if not np.any(values[inside]):
@@ -276,7 +279,7 @@ def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
 def _draw(
     image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
 ) -> list[Picture]:
-    """Draw views of a map inside the brain of the MNI152 template."""
+    """Draw a figure for each view of a map, over the MNI152 template and inside its brain."""
     from nilearn import datasets, plotting
 
     image = _inside(image)

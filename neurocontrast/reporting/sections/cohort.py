@@ -1,4 +1,4 @@
-"""Who was evaluated: sizes, the flow of scans into the evaluation, and the cohort by site and class."""
+"""Section of the cohort: sizes, scans left out and why, and scans by site and class."""
 
 import pandas as pd
 
@@ -10,7 +10,7 @@ from neurocontrast.reporting.wording import capitalise
 
 
 def show_cohort(files: EvaluationFolder) -> Section:
-    """Return sizes, the flow of scans with who was left out and why, and the table by site."""
+    """Return the cohort's sizes, the scans left out with reasons, and the table by site."""
     n = files.summary.n
     counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
     facts = [
@@ -35,7 +35,11 @@ def show_cohort(files: EvaluationFolder) -> Section:
 
 
 def list_steps(files: EvaluationFolder) -> pd.DataFrame | None:
-    """Return the scans that came in, left, with the reason, and were evaluated: ``step, n_scans, n_subjects``."""
+    """Return the steps by which the evaluated scans were selected; None without ``flow.tsv``.
+
+    Columns: ``step``, ``n_scans``, ``n_subjects``, ``reason``, and ``left_out`` for steps at which
+    scans left.
+    """
     flow = files.table("flow", "step", "n_scans")
     if flow is None:
         return None
@@ -53,7 +57,7 @@ def _label(name: str) -> str:
 
 
 def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
-    """Return the steps of `list_steps` as a table."""
+    """Return the table of steps by which the evaluated scans were selected."""
     items = files.words.items
     columns = (
         Column("Step", "step", "heading"),

@@ -1,4 +1,4 @@
-"""Show how well site, age and sex can be told from the embedding."""
+"""Section of confounds: how well site, age and sex are predicted from the embedding."""
 
 import pandas as pd
 
@@ -20,7 +20,10 @@ _HARMONISED = {
     "none": "none: features were used as the encoder gave them",
     "combat": "ComBat without the target, fitted inside each training fold",
 }
-_ABSENT = "Not shown: how well site, age and sex can be read off the embedding. confounds.tsv is absent or empty."
+_ABSENT = (
+    "Not shown: how well site, age and sex can be read off the embedding. confounds.tsv is absent "
+    "or empty."
+)
 
 
 def show_confounds(files: EvaluationFolder) -> Section:
@@ -41,7 +44,7 @@ def show_confounds(files: EvaluationFolder) -> Section:
 
 
 def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
-    """List how the features were adjusted for sites and columns."""
+    """List how the features were harmonised across sites, and adjusted for columns such as age."""
     facts = [
         (
             "Harmonisation across sites",
@@ -56,7 +59,7 @@ def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
 
 
 def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
-    """List the OpenBHB score with its parts, and the parts reached without the scan."""
+    """List the OpenBHB score and its two factors, of the embedding and without the scan."""
     facts = []
     if openbhb.score is not None:
         score = estimate_text(openbhb.score, openbhb.interval)
@@ -74,27 +77,27 @@ def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
 
 
 def say_openbhb(confounds: Confounds) -> str:
-    """Say how the OpenBHB score is made, and of which scans; or why there is none."""
+    """Explain the OpenBHB score and its scans, or say why the score was not computed."""
     openbhb = confounds.openbhb
     if openbhb is None:
         reason = confounds.openbhb_reason or "it needs age and two sites or more"
         return one_line(f"The OpenBHB score was not computed: {reason}.")
-    text = (
+    sentences = (
         "Mean absolute error of age at sites that were not trained on, times the balanced accuracy "
         "of site to the power of 0.3: age should be known, the scanner not. It is comparable with "
         "published scores only on the data of that challenge."
     )
     n = openbhb.n
     if openbhb.n_site_folds and n.scans and n.sites:
-        text += (
+        sentences += (
             f" It is of {n.scans:,} scans of {n.sites} sites, held out in {openbhb.n_site_folds} "
             "folds, and not of the sites and folds of the result above."
         )
-    return text
+    return sentences
 
 
 def column_readings(files: EvaluationFolder) -> pd.DataFrame | None:
-    """Return ``confounds.tsv`` of an evaluation; None without the file."""
+    """Return how well columns are predicted from the embedding; None without ``confounds.tsv``."""
     return files.table("confounds", "column", "metric", "value")
 
 

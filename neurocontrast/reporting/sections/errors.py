@@ -1,4 +1,4 @@
-"""Predictions beside the truth: the confusion matrix, or predicted over true values."""
+"""Section of errors: the confusion matrix of classes, or predicted over true values."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,13 @@ from neurocontrast.reporting.style import about_thinning, draw_groups, thin_rows
 from neurocontrast.reporting.wording import number_text, point_estimate
 
 _MAX_CELLS = 12
-
-
+"""Most classes for which the confusion matrix has numbers in its cells."""
 _MAX_NAMED = 120
-"""Classes up to which the confusion matrix has numbers in its cells, and names beside it."""
+"""Most classes for which the confusion matrix has names at its axes."""
 
 
 def show_errors(files: EvaluationFolder) -> Section:
-    """Return the confusion matrix, or predicted against true values."""
+    """Return the figure of the confusion matrix, or of predicted over true values."""
     if files.kind == "continuous":
         return Section("errors", "Predicted and true values", pictures(draw_predicted(files)))
     wide = len(files.classes) > _MAX_CELLS
@@ -33,7 +32,7 @@ def show_errors(files: EvaluationFolder) -> Section:
 
 
 def count_confusion(files: ResultTables) -> npt.NDArray[np.float64]:
-    """Return the number of scans by true class (rows) and predicted class (columns), as means over repeats."""
+    """Return counts of scans by true (rows) and predicted class (columns), means over repeats."""
     tested = tested_rows(files)
     counts = pd.crosstab(tested["y_true"], tested["y_pred"])
     square = counts.reindex(index=files.classes, columns=files.classes, fill_value=0)
@@ -41,16 +40,13 @@ def count_confusion(files: ResultTables) -> npt.NDArray[np.float64]:
 
 
 def _count_text(n: float) -> str:
-    """Write a count, with one decimal for a mean over repeats."""
+    """Write a count: "12", or "12.5" for a mean over repeats."""
     return f"{n:.1f}".removesuffix(".0")
 
 
 @style.styled
 def draw_confusion(files: ResultTables) -> style.Picture:
-    """Draw the confusion matrix.
-
-    Of many classes as shares in colour, without numbers in the cells.
-    """
+    """Draw the confusion matrix; with many classes, shares in colour without numbers in cells."""
     numbers = count_confusion(files)
     rule = name_threshold(files)
     n_classes = len(files.classes)
@@ -79,20 +75,22 @@ def draw_confusion(files: ResultTables) -> style.Picture:
     if n_classes > _MAX_NAMED:
         axes.set(xticks=[], yticks=[])
     n_repeats = tested_rows(files)["repeat"].nunique()
-    what = f"shares of each true class of the {'test' if files.fixed else 'out-of-fold'} {files.words.items}"
-    what += f", means over {n_repeats} repeats" if n_repeats > 1 else ""
+    predicted = "test" if files.fixed else "out-of-fold"
+    cells = f"shares of each true class of the {predicted} {files.words.items}"
+    if n_repeats > 1:
+        cells += f", means over {n_repeats} repeats"
     right = [
         f"{_count_text(numbers[row, row])} of {_count_text(totals[row])} {files.classes[row]} right"
         for row in np.argsort(-shares.diagonal(), kind="stable")
     ]
     alt = "; ".join(right)
     if many:
-        what += ", darker by the square root"
+        cells += ", darker by the square root"
         alt = f"Right most often: {'; '.join(right[:3])}. Least often: {'; '.join(right[-3:])}"
     else:
-        for text, n in zip(shown.text_.flat, numbers.flat, strict=True):
-            text.set_text(f"{_count_text(n)}\n{text.get_text()}")
-        what += ", under their number"
+        for label, n in zip(shown.text_.flat, numbers.flat, strict=True):
+            label.set_text(f"{_count_text(n)}\n{label.get_text()}")
+        cells += ", under their number"
     counts = (
         pd.DataFrame(numbers, index=files.classes, columns=files.classes)
         .rename_axis("true")
@@ -102,14 +100,14 @@ def draw_confusion(files: ResultTables) -> style.Picture:
         f"{files.prefix}confusion",
         figure,
         alt=f"{files.opening}Confusion matrix {rule}, {n_classes} classes: {alt}.",
-        caption=f"{files.opening}Confusion matrix {rule}: {what}.",
+        caption=f"{files.opening}Confusion matrix {rule}: {cells}.",
         numbers=counts.melt(id_vars="true", var_name="predicted", value_name="n"),
     )
 
 
 @style.styled
 def draw_predicted(files: ResultTables) -> style.Picture:
-    """Draw predicted values against true ones by site, with their trend."""
+    """Draw predicted over true values with the linear trend, coloured by site."""
     pooled = pool_repeats(files)
     target = style.plain_label(files.target)
     items = files.words.items
@@ -120,42 +118,42 @@ def draw_predicted(files: ResultTables) -> style.Picture:
         subset=["true", "predicted"]
     )
     everyone = everyone.reset_index(drop=True)
-    known = everyone["true"]
+    true = everyone["true"]
     rough = files.target == "age" and not files.show_ids
     if rough:
-        everyone = everyone.assign(true=known.round().clip(upper=OLDEST_SHOWN))
+        everyone = everyone.assign(true=true.round().clip(upper=OLDEST_SHOWN))
     rows = thin_rows(everyone)
     ends = np.quantile(everyone["true"], [0, 1])
     figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), 12))
     axes.plot(
         ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4
     )
-    about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
-    mae, r2 = (
-        number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2")
-    )
-    about += f" Mean absolute error {mae}, R² {r2}."
-    if known.nunique() > 2:
-        slope, intercept = np.polyfit(known, everyone["predicted"], 1)
+    prediction = "Prediction" if files.fixed else "Out-of-fold prediction"
+    mae = number_text(point_estimate(files.metrics.get("mae")), digits=2)
+    r2 = number_text(point_estimate(files.metrics.get("r2")), digits=2)
+    summary = f"{prediction} of {files.target} against the truth."
+    summary += f" Mean absolute error {mae}, R² {r2}."
+    if true.nunique() > 2:
+        slope, intercept = np.polyfit(true, everyone["predicted"], 1)
         shown = f"slope {number_text(slope, digits=2)}"
         axes.plot(
             ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}"
         )
-        about += f" The fitted trend has {shown}."
+        summary += f" The fitted trend has {shown}."
     draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
     axes.set(xlabel=f"True {target}", ylabel=f"Predicted {target}")
     more = (
-        f" One point for each of the {items} (averaged over repeats, if any). A slope below 1 means that low values "
-        "are overestimated and high ones underestimated, as every shrunken prediction does; no residual is a “gap” "
-        "before that is corrected."
+        f" One point for each of the {items} (averaged over repeats, if any). A slope below 1 "
+        "means that low values are overestimated and high ones underestimated, as every shrunken "
+        "prediction does; no residual is a “gap” before that is corrected."
     )
     if rough:
         more += f" True ages are drawn in whole years, {OLDEST_SHOWN} and more at {OLDEST_SHOWN}."
     return style.Picture(
         f"{files.prefix}predicted_true",
         figure,
-        alt=f"{files.opening}{about} Scatter of {len(everyone)} {items}.",
-        caption=files.opening + about + more + about_thinning(len(rows), len(everyone), items),
+        alt=f"{files.opening}{summary} Scatter of {len(everyone)} {items}.",
+        caption=files.opening + summary + more + about_thinning(len(rows), len(everyone), items),
         numbers=everyone,
     )
 

@@ -1,7 +1,8 @@
-"""The result on people from elsewhere."""
+"""Section of the external test: the result on people of another study or hospital."""
 
 from neurocontrast.documents.findings import ExternalTest
 from neurocontrast.evaluation.measure.external import measure_external_test
+from neurocontrast.reporting.baselines import say_baselines
 from neurocontrast.reporting.blocks import (
     Block,
     Facts,
@@ -13,7 +14,6 @@ from neurocontrast.reporting.blocks import (
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.result_tables import ResultTables
-from neurocontrast.reporting.rivals import say_rivals
 from neurocontrast.reporting.sections.curves import draw_curve
 from neurocontrast.reporting.sections.errors import draw_confusion, draw_predicted
 from neurocontrast.reporting.sections.outside import outlyingness_blocks
@@ -30,9 +30,9 @@ def show_external(files: EvaluationFolder) -> Section | None:
         return None
     blocks: list[Block] = [Facts(list_tested(files, record))]
     blocks.append(table_metrics(tested, caption="Metrics of the external test set."))
-    beside = say_rivals(tested.summary, tested.leading[0])
-    if beside:
-        blocks.append(Paragraph(beside))
+    comparison = say_baselines(tested.summary, tested.leading[0])
+    if comparison:
+        blocks.append(Paragraph(comparison))
     if tested.predictions.empty:
         blocks.append(note("external_predictions.tsv is absent: no curve can be drawn."))
     else:
@@ -49,7 +49,7 @@ def show_external(files: EvaluationFolder) -> Section | None:
 
 
 def _draw_predictions(tested: ResultTables) -> list[Block]:
-    """Draw curves and the confusion matrix of classes, or predicted over true numbers."""
+    """Draw the curves and the confusion matrix of classes, or predicted over true values."""
     if tested.kind == "continuous":
         return pictures(draw_predicted(tested))
     if tested.kind != "binary":
@@ -60,7 +60,7 @@ def _draw_predictions(tested: ResultTables) -> list[Block]:
 
 
 def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[str, str]]:
-    """List the table and the size of the external test set, and who had been seen before."""
+    """List table and size of the external test set, and how many subjects had been seen before."""
     facts = [
         ("Embeddings", external.file or "not recorded"),
         ("Size", ", ".join(count_texts(external.n)) or "not recorded"),
@@ -77,7 +77,10 @@ def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[s
 
 
 def external_tables(files: EvaluationFolder) -> ResultTables | None:
-    """Return the external test as a result with its own tables; None without one."""
+    """Return record and tables of the external test, to be reported like an evaluation.
+
+    None without an external test.
+    """
     record = files.summary.part(ExternalTest)
     if record is None:
         return None

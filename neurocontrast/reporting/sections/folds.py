@@ -1,9 +1,9 @@
-"""The result fold by fold."""
+"""Section of the result fold by fold."""
 
+from neurocontrast.reporting.baselines import list_baselines
 from neurocontrast.reporting.blocks import Column, Section, Table, make_table
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.wording import leading_metrics
 
 
@@ -14,7 +14,7 @@ def show_folds(files: EvaluationFolder) -> Section | None:
 
 
 def table_folds(files: EvaluationFolder) -> Table:
-    """Return the folds: their sizes, and the metrics of embedding and baselines."""
+    """Return the table of folds: sizes, and the metrics of embedding and baselines."""
     folds = files.folds
     penalty = next(
         (name for name in ("C", "alpha") if name in folds and folds[name].notna().any()), ""
@@ -25,7 +25,8 @@ def table_folds(files: EvaluationFolder) -> Table:
     positive = "n_positive_test" in folds and files.kind == "binary"
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in folds])
     models = {"": "", "baseline_": "Cov. only"}
-    models |= {f"{each.key}_": each.name.capitalize() for each in rivals(files.summary)}
+    for baseline in list_baselines(files.summary):
+        models[f"{baseline.key}_"] = baseline.name.capitalize()
     columns = (
         Column("Repeat", "repeat", "count") if folds["repeat"].nunique() > 1 else None,
         Column("Fold", "fold", "count"),

@@ -1,4 +1,4 @@
-"""The result by sex and age."""
+"""Section of the result by sex and age."""
 
 from neurocontrast.evaluation.measure.groups import measure_groups
 from neurocontrast.reporting.blocks import Section
@@ -9,20 +9,20 @@ from neurocontrast.reporting.texts import section
 
 
 def show_groups(files: EvaluationFolder) -> Section | None:
-    """Return a table of the sexes and one of the age bands; None without groups."""
+    """Return the metrics by sex and by age band; None without ``groups.tsv``."""
     groups = files.table("groups", "group_by", "group", "n", text=("group_by", "group"))
     if groups is None:
         return None
     tables = [
         table_parts(
             files,
-            part.reset_index(drop=True),
+            rows.reset_index(drop=True),
             "group",
             f"by {name}",
             classes=files.classes,
             file="groups.tsv",
         )
-        for name, part in groups.groupby("group_by", sort=False)
+        for name, rows in groups.groupby("group_by", sort=False)
     ]
     return section("groups", tables)
 

@@ -1,4 +1,4 @@
-"""Curves of the metrics over the number of training subjects."""
+"""Section of the learning curve: the metric over the number of training subjects."""
 
 import pandas as pd
 from matplotlib.ticker import NullLocator, StrMethodFormatter
@@ -10,17 +10,17 @@ from neurocontrast.evaluation.measure.learning import (
     tabulate_curves,
 )
 from neurocontrast.reporting import style
+from neurocontrast.reporting.baselines import list_baselines
 from neurocontrast.reporting.blocks import Section, pictures
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.result_tables import Results
-from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.texts import section
 from neurocontrast.reporting.wording import Words, capitalise, leading_metrics, number_text
 
 
 def show_learning(files: EvaluationFolder) -> Section | None:
-    """Return the learning curve of the headline metric; None if none was asked for."""
+    """Return the learning curve of the headline metric; None if no curve was measured."""
     curve = files.summary.part(LearningCurve)
     words = files.words
     if curve is None or not curve.metrics:
@@ -29,7 +29,8 @@ def show_learning(files: EvaluationFolder) -> Section | None:
     how = f"{draws} of each size from every training fold"
     metric = leading_metrics(files.kind, curve.metrics, words)[0]
     curves = {"Embedding": curve.metrics, "Covariates only": curve.baseline}
-    curves |= {capitalise(each.name): curve.of_model(each.key) for each in rivals(files.summary)}
+    for baseline in list_baselines(files.summary):
+        curves[capitalise(baseline.name)] = curve.of_model(baseline.key)
     drawn = draw_learning(files, words, tabulate_curves(curves), metric, how=how)
     return section("learning", pictures(drawn), items=words.items)
 
@@ -38,47 +39,47 @@ def show_learning(files: EvaluationFolder) -> Section | None:
 def draw_learning(
     files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str
 ) -> style.Picture | None:
-    """Draw a metric of every model over the number of training scans.
+    """Draw a metric of every model over the number of training subjects; None without values.
 
-    Return None without a learning curve.
-
-    `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are
-    taken.
+    `rows` holds ``model``, ``metric``, ``n_train``, ``mean`` and ``sd``. `how` completes "mean and
+    one SD over".
     """
     rows = rows[(rows["metric"] == metric) & rows["mean"].notna() & rows["n_train"].notna()]
     if rows.empty:
         return None
     figure, axes = style.new_figure(height=4.2)
-    about = files.describe(metric)
-    parts = []
+    named = files.describe(metric)
+    curves = []
     chance = files.chance(metric)
-    for place, (model, part) in enumerate(rows.groupby("model", sort=False)):
-        part = part.sort_values("n_train")
-        look = style.look_of(place)
-        low, high = (part["mean"] + sign * part["sd"].fillna(0.0) for sign in (-1, 1))
-        axes.fill_between(part["n_train"], low, high, color=look["color"], alpha=0.12, linewidth=0)
-        axes.plot(
-            part["n_train"], part["mean"], linewidth=2, label=style.plain_label(model), **look
+    for number, (model, of_model) in enumerate(rows.groupby("model", sort=False)):
+        points = of_model.sort_values("n_train")
+        look = style.look_of(number)
+        n_train = points["n_train"]
+        mean = points["mean"]
+        sd = points["sd"].fillna(0.0)
+        axes.fill_between(
+            n_train, mean - sd, mean + sd, color=look["color"], alpha=0.12, linewidth=0
         )
-        points = zip(part["n_train"], part["mean"], strict=True)
-        parts.append(
-            f"{model}: "
-            + ", ".join(f"{n:.0f} {words.units} {number_text(m, digits=2)}" for n, m in points)
-        )
+        axes.plot(n_train, mean, linewidth=2, label=style.plain_label(model), **look)
+        values = [
+            f"{n:.0f} {words.units} {number_text(value, digits=2)}"
+            for n, value in zip(n_train, mean, strict=True)
+        ]
+        curves.append(f"{model}: {', '.join(values)}")
     axes.set_xscale("log")
     axes.set_xticks(sorted(rows["n_train"].unique()), minor=False)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if chance is not None:
         axes.axhline(chance, color=style.CHANCE, linestyle=":", linewidth=1.3, label="Chance")
-    axes.set(xlabel=f"Training {words.units} of the probe", ylabel=about.label)
+    axes.set(xlabel=f"Training {words.units} of the probe", ylabel=named.label)
     style.legend_below(figure, axes)
-    what = f"{about.label} over the number of training {words.units}"
+    title = f"{named.label} over the number of training {words.units}"
     return style.Picture(
         f"learning_{metric}",
         figure,
-        alt=f"Learning curves: {what}. {'; '.join(parts)}.",
-        caption=f"{what}: mean and one SD over {how} (a spread, not a confidence interval).",
+        alt=f"Learning curves: {title}. {'; '.join(curves)}.",
+        caption=f"{title}: mean and one SD over {how} (a spread, not a confidence interval).",
         numbers=rows.reset_index(drop=True),
     )
 

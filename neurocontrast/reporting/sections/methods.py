@@ -1,14 +1,14 @@
-"""Methods to be pasted into a paper."""
+"""Section of methods, to be pasted into a paper."""
 
 from functools import partial
 
 from neurocontrast.documents.findings import Confounds, LearningCurve
 from neurocontrast.evaluation.probe_kinds import N_LANDMARKS, NYSTROM
 from neurocontrast.evaluation.probes.designs import WEIGHTS
+from neurocontrast.reporting.baselines import say_weights
 from neurocontrast.reporting.blocks import Block, Citations, Numbered, Paragraph, Section
 from neurocontrast.reporting.finding import Finding
 from neurocontrast.reporting.folder import EvaluationFolder
-from neurocontrast.reporting.rivals import say_weights
 from neurocontrast.reporting.texts import (
     permutation_result,
     section,
@@ -18,20 +18,20 @@ from neurocontrast.reporting.texts import (
 from neurocontrast.reporting.wording import join_words, lower_first
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
-"""First words of metrics that keep their capital within a sentence."""
+"""Proper names that begin the labels of metrics: their capital stays within a sentence."""
 
 
 def show_methods(files: EvaluationFolder) -> Section:
-    """Return the paragraphs of a methods section with their references."""
+    """Return the paragraphs of a methods section, and the list of references."""
     cite = Citations()
     blocks: list[Block] = []
-    for label, text in write_methods(files, cite):
-        blocks.append(Paragraph(text, label=label))
+    for heading, paragraph in write_methods(files, cite):
+        blocks.append(Paragraph(paragraph, label=heading))
     return section("methods", [*blocks, Numbered("References", cite.listed())])
 
 
 def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, str]]:
-    """Return the paragraphs of a methods section with headings, from the files' records alone."""
+    """Return headings and paragraphs of a methods section, from the evaluation's files alone."""
     s = files.summary
     shared = {
         "files": files,
@@ -66,7 +66,7 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
 
 
 def _metric_label(files: EvaluationFolder, metric: str) -> str:
-    """Name a metric within a sentence."""
+    """Return a metric's label for the middle of a sentence: small letters but in proper names."""
     label = files.describe(metric).label
     if label.startswith(_PROPER_NAMES):
         return label

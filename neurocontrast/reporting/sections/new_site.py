@@ -1,4 +1,4 @@
-"""Errors at a site that the model has not seen, the first question of a hospital group."""
+"""Section of new sites: the metric at sites that no training scan came from."""
 
 from dataclasses import replace
 from itertools import product
@@ -61,24 +61,29 @@ _ORDERS = {
     "calibration_slope",
     "calibration_intercept",
 }
-"""Metrics of the order of scans: a guess that is the same for everybody has no order."""
-_BIAS_ASIDE = {"bias": "Bias", "spread": "Spread"}
-_ABOUT_BIAS = (
-    "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. A few labelled "
-    "scans of the site take the bias out (predict --calibrate); the spread stays."
+"""Metrics of how predictions are ordered, undefined for a constant guess."""
+_TITLES = {"bias": "Bias", "spread": "Spread"}
+"""Column of new_sites.tsv → heading in the table."""
+_NOTE_ON_BIAS = (
+    "Bias and spread are the mean and the standard deviation of a site's errors while it is "
+    "unseen. A few labelled scans of the site take the bias out (predict --calibrate); the spread "
+    "stays."
 )
 
 
 def show_new_site(files: EvaluationFolder) -> Section:
-    """Return sentences to quote, the figure and the table of unseen sites, or why there is none."""
+    """Return the result at unseen sites in sentences, figure and table, or why there is none."""
     metric = new_site_metric(files)
     if metric is None:
-        text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
+        remark = (
+            "The result above is that of unseen sites already: each was left out in turn. See Site "
+            "by site."
+        )
         if files.sites_tested != "unseen":
             why = capitalise((files.summary.model_extra or {}).get("new_site_note") or "")
             why = why or "new_sites.tsv is absent or empty; it is written from two sites on."
-            text = f"Not shown: how the model does at a site that it has not seen. {why}"
-        return replace(section("new_site", [note(text)]), lead="")
+            remark = f"Not shown: how the model does at a site that it has not seen. {why}"
+        return replace(section("new_site", [note(remark)]), lead="")
     rows = site_rows(files, metric)
     quote = say_new_site(files)
     block = files.summary.part(NewSite)
@@ -95,7 +100,7 @@ def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:
 
 
 def new_site_metric(files: EvaluationFolder) -> str | None:
-    """Return the metric that the panel leads with, or None without any metric."""
+    """Return the metric that the section is about; None if new sites were not measured."""
     block = files.summary.part(NewSite)
     table = _sites_of(files)
     if block is None or table is None:
@@ -108,25 +113,27 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
     )
 
 
-def _estimate(files: EvaluationFolder, part: str, model: str, metric: str) -> Estimate | None:
-    """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` ….
+def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -> Estimate | None:
+    """Return a pooled estimate of `quantity`, a field of `NewSite` such as ``home`` or ``unseen``.
 
-    Return None where absent.
+    None where the estimate is absent or has no value.
     """
-    block = files.summary.part(NewSite)
-    found = getattr(block, part).get(model, {}).get(metric) if block else None
-    return None if found is None or found.value is None else found
+    record = files.summary.part(NewSite)
+    if record is None:
+        return None
+    estimate = getattr(record, quantity).get(model, {}).get(metric)
+    return None if estimate is None or estimate.value is None else estimate
 
 
 def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return the pooled figure of a constant guess at unseen sites; None if undefined."""
+    """Return the pooled metric of a constant guess at unseen sites; None if undefined."""
     return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
 
 
 def judge_constant(files: EvaluationFolder, metric: str) -> OfGuess | None:
-    """Tell how the embedding at unseen sites compares with the constant guess.
+    """Judge the embedding against a constant guess at unseen sites, by the paired difference.
 
-    Return None without their paired difference.
+    None if the difference was not measured.
     """
     gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
     if gain is None or constant_estimate(files, metric) is None:
@@ -141,9 +148,9 @@ def _beside_constant(files: EvaluationFolder, metric: str) -> str:
 
 
 def say_new_site(files: EvaluationFolder) -> str | None:
-    """Say the price of an unseen site, and whether anything is left there.
+    """Compare the metric at unseen sites with known sites, and with chance or a constant guess.
 
-    Return None where nothing is known.
+    None if the metric at unseen sites is undefined.
     """
     key = new_site_metric(files)
     unseen = _estimate(files, "unseen", "embedding", key) if key else None
@@ -153,17 +160,17 @@ def say_new_site(files: EvaluationFolder) -> str | None:
     years = " years" if files.target == "age" else ""
     scans = "" if unseen.n is None else f"; {unseen.n:,} scans"
     ends = interval_text((unseen.low, unseen.high), digits=2)
-    text = (
+    claim = (
         f"At a site that the model has not seen, the {name} of {files.target} is "
         f"{number_text(unseen.value, digits=2)}{years} "
         f"({interval_phrase(files.level, ends)}{scans})"
     )
     home = _shown(_estimate(files, "home", "embedding", key))
     if is_error(key):
-        return one_line(f"{text}{_grown(files, key, home)}{_beside_constant(files, key)}.")
+        return one_line(f"{claim}{_grown(files, key, home)}{_beside_constant(files, key)}.")
     if home:
-        text += f", against {home} at sites that it knows"
-    sentences = [f"{text}."]
+        claim += f", against {home} at sites that it knows"
+    sentences = [f"{claim}."]
     chance = files.chance(key)
     if chance is not None:
         verdict = judge_chance(unseen.value, unseen.low, unseen.high, chance=chance)
@@ -173,32 +180,32 @@ def say_new_site(files: EvaluationFolder) -> str | None:
 
 
 def _shown(estimate: Estimate | None) -> str:
-    """Write an estimate with its interval; empty without any."""
+    """Write an estimate with its interval; empty without a value."""
     if estimate is None or estimate.value is None:
         return ""
     return estimate_text(estimate.value, (estimate.low, estimate.high))
 
 
 def _grown(files: EvaluationFolder, key: str, home: str) -> str:
-    """Continue a sentence about an error by its ratio to the error at known sites."""
-    known = f"{home or 'that'} at sites that it knows"
+    """Continue a sentence about an error at unseen sites by its ratio to that at known sites."""
+    at_home = f"{home or 'that'} at sites that it knows"
     ratio = _ratio(files, key)
     if ratio is None or ratio.value is None:
-        return f", against {known}"
+        return f", against {at_home}"
     between = interval_text((ratio.low, ratio.high), digits=2)
     if between == DASH:
         between = "no interval"
     the = "the " if home else ""
-    text = f", {number_text(ratio.value, digits=2)} times ({between}) {the}{known}"
+    comparison = f", {number_text(ratio.value, digits=2)} times ({between}) {the}{at_home}"
     if is_open_ratio(ratio.low, ratio.high):
-        text += " (whether that is a change at all, these data do not settle)"
-    return text
+        comparison += " (whether that is a change at all, these data do not settle)"
+    return comparison
 
 
 def _say_error(files: EvaluationFolder, key: str) -> str:
-    """Say how much a further metric, which is an error, grows at unseen sites.
+    """Say by which factor an error, such as the Brier score, is larger at unseen than known sites.
 
-    Empty without such a metric.
+    Empty without an error besides the metric `key`.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
@@ -213,43 +220,46 @@ def _say_error(files: EvaluationFolder, key: str) -> str:
 
 
 def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return the ratio of errors at unseen and known sites; None where the ratio means nothing."""
+    """Return the ratio of the errors at unseen and known sites; None if the metric is no error."""
     return _estimate(files, "ratio", "embedding", metric) if is_error(metric) else None
 
 
 def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
-    """Return a row a site, the largest first, and a last row for all sites together.
+    """Return a row for each site, the largest first, and a last row for all sites pooled.
 
-    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, and of each model
-    ``<model>_home`` and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a
-    value is absent.
+    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias`` and ``spread``; for each model
+    ``<model>_home`` (site known) and ``<model>_unseen``, both with the interval's ends in
+    ``…_low`` and ``…_high``. Absent values are NaN.
     """
     table = _sites_of(files)
     assert table is not None, "needed"
     table = table.assign(site=table["site"].fillna("not stated")).drop_duplicates(["model", "site"])
     rows = table[table["model"] == "embedding"].reindex(
-        columns=["site", "n", "n_train", "note", *_BIAS_ASIDE]
+        columns=["site", "n", "n_train", "note", *_TITLES]
     )
     rows["note"] = rows["note"].fillna("").astype(object)
     pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}
-    for model, part in product(("embedding", "baseline", "constant"), ("home", "unseen")):
+    for model, quantity in product(("embedding", "baseline", "constant"), ("home", "unseen")):
         values = table[table["model"] == model].set_index("site").reindex(rows["site"])
-        found = _estimate(files, part, model, metric) or Estimate()
-        for end, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
-            key = f"{model}_{part}{end}"
-            source = f"home_{metric}{end}" if part == "home" else f"{metric}{end}"
-            rows[key] = values[source].to_numpy(dtype=float) if source in values else np.nan
-            pooled[key] = (
-                np.nan if value is None or (model == "constant" and metric in _ORDERS) else value
-            )
+        estimate = _estimate(files, quantity, model, metric) or Estimate()
+        has_value = model != "constant" or metric not in _ORDERS
+        for end, value in (("", estimate.value), ("_low", estimate.low), ("_high", estimate.high)):
+            key = f"{model}_{quantity}{end}"
+            source = f"home_{metric}{end}" if quantity == "home" else f"{metric}{end}"
+            rows[key] = np.nan
+            if source in values:
+                rows[key] = values[source].to_numpy(dtype=float)
+            pooled[key] = np.nan
+            if value is not None and has_value:
+                pooled[key] = value
     rows = rows.sort_values(["n", "site"], ascending=[False, True])
     return pd.concat([rows, pd.DataFrame([pooled])], ignore_index=True)
 
 
 def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
-    """Draw a metric of every site, known and left out."""
+    """Draw a metric of each site's scans: with other scans of the site in training, and without."""
     rows = site_rows(files, metric)
-    about = files.describe(metric)
+    named = files.describe(metric)
     chance = files.chance(metric)
     series = [
         Series(
@@ -268,18 +278,19 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
         f"new_sites_{metric}",
         series,
         [f"{name} (n={number_text(n, digits=0)})" for name, n in names],
-        f"{about.label} of the people of each site: while other people of the site are trained on, and while none is.",
+        f"{named.label} of the people of each site: while other people of the site are trained on, "
+        "and while none is.",
         note=f"With {files.percent} intervals; a point without a line has none.",
-        xlabel=about.label,
+        xlabel=named.label,
         reference=(chance, "Chance"),
-        limits=about.limits,
+        limits=named.limits,
         total=True,
         numbers=rows.dropna(axis="columns", how="all"),
     )
 
 
 def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
-    """Return the leading metric site by site, known and unseen, beside the covariates and a constant guess."""
+    """Return the metric by site, known and unseen, of embedding, covariates and constant guess."""
     ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
     grown = _ratio(files, metric)
     if grown is not None:
@@ -287,7 +298,7 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
     trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
     rows = rows.assign(ratio=ratio, n_detail=trained)
     error = is_error(metric)
-    about = files.describe(metric)
+    named = files.describe(metric)
     short: Any = {"digits": 2, "reason": "not defined there: see the note of the row"}
     long: Any = {"interval": True, **short}
     few: Any = {"digits": 2, "reason": "of single sites with enough subjects"}
@@ -301,15 +312,18 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
         Column("Constant guess", "constant_unseen", **short) if error else None,
         *(
             Column(title, name, **few)
-            for name, title in _BIAS_ASIDE.items()
+            for name, title in _TITLES.items()
             if rows["spread"].notna().any()
         ),
         Column("Note", "note", "text") if (rows["note"] != "").any() else None,
     )
-    caption = f"{about.label} while a site is known, and while it is left out. Further metrics are in new_sites.tsv."
-    meanings = f"{about.short}: {about.meaning}"
+    caption = (
+        f"{named.label} while a site is known, and while it is left out. Further metrics are in "
+        "new_sites.tsv."
+    )
+    meanings = f"{named.short}: {named.meaning}"
     if rows["spread"].notna().any():
-        meanings += f" {_ABOUT_BIAS}"
+        meanings += f" {_NOTE_ON_BIAS}"
     return make_table(caption, rows, columns, note=meanings, total_rows=1)
 
 

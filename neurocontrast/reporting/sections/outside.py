@@ -1,4 +1,4 @@
-"""Scans unlike the training scans of the model."""
+"""Section of outlying scans: scans that differ from all training scans of the model."""
 
 from neurocontrast.documents.findings import Outlyingness
 from neurocontrast.evaluation.measure.outside import measure_outlyingness
@@ -18,13 +18,13 @@ _REFERENCES = {
 
 
 def show_outside(files: EvaluationFolder) -> Section | None:
-    """Return the scans outside, by site; None if they were not looked for."""
+    """Return the number of outlying scans by site; None if distances were not measured."""
     blocks = outlyingness_blocks(files)
     return section("outlyingness", blocks) if blocks else None
 
 
 def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
-    """List how many scans lie outside, of which reference, and how many would by chance."""
+    """List how many scans lie outside the reference scans, and how many would by chance."""
     n = outlyingness.n or 0
     n_outside = outlyingness.n_outside or 0
     counts = f"{n_outside:,} of {n:,} scans"
@@ -42,21 +42,19 @@ def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
 
 
 def outlyingness_blocks(files: ResultTables, *, title: str = "") -> list[Block]:
-    """Return counts and the table of sites; empty if scans outside were not looked for."""
+    """Return counts of outlying scans and the table of sites; empty if not measured."""
     block = files.summary.part(Outlyingness)
     if block is None:
         return []
     blocks: list[Block] = [Facts(list_outside(block), title)]
     if block.note:
         blocks.append(note(block.note))
-    rows = [
-        each.model_dump()
-        | {
-            "share": each.n_outside / each.n if each.n else 0.0,
-            "share_detail": f"{each.n_outside:,} of {each.n:,}",
-        }
-        for each in block.by_site
-    ]
+    rows = []
+    for site in block.by_site:
+        row = site.model_dump()
+        row["share"] = site.n_outside / site.n if site.n else 0.0
+        row["share_detail"] = f"{site.n_outside:,} of {site.n:,}"
+        rows.append(row)
     columns = (
         Column("Site", "site", "heading"),
         Column("Scans", "n", "count"),

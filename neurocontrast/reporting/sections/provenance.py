@@ -1,4 +1,4 @@
-"""Show the records of the evaluation, its embeddings and its environment."""
+"""Section of provenance: records of the evaluation, its embeddings and its environment."""
 
 import textwrap
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _RECORDED = (
     "simulation",
     "environment",
 )
-"""Keys of ``evaluation.json`` that Provenance shows."""
+"""Keys of ``evaluation.json`` that the section shows."""
 
 
 _SKIPPED = (
@@ -45,7 +45,7 @@ _SKIPPED = (
     "observed",
     "command",
 )
-"""Written in full elsewhere in the report, lists of people, or a packed mask."""
+"""Keys that are left out: lists of people, a packed mask, and figures of other sections."""
 
 
 def show_provenance(files: EvaluationFolder) -> Section:
@@ -68,11 +68,15 @@ def show_provenance(files: EvaluationFolder) -> Section:
 
 
 def record_block(title: str, content: Mapping[str, Any]) -> Code:
-    """Return a nested record as folded text, a value a line under its dotted name, without lists of people."""
-    leaves = [
-        (name, text) for name, text in flatten(content) if not set(name.split(".")) & set(_SKIPPED)
-    ]
-    return Code(title, "\n".join(f"{name}: {textwrap.shorten(text, 300)}" for name, text in leaves))
+    """Return a nested record as text, one line for each value with its dotted name.
+
+    Lists of people are left out.
+    """
+    lines = []
+    for name, value in flatten(content):
+        if not set(name.split(".")) & set(_SKIPPED):
+            lines.append(f"{name}: {textwrap.shorten(value, 300)}")
+    return Code(title, "\n".join(lines))
 
 
 PROVENANCE = Finding("provenance", show_provenance)

@@ -1,9 +1,15 @@
-"""The result: numbers in large print, two sentences, the intervals, and all metrics."""
+"""Section of the result: large numbers, sentences, a figure of intervals, and all metrics."""
 
 from typing import Any
 
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.reporting import style
+from neurocontrast.reporting.baselines import (
+    MeasuredBaseline,
+    list_baselines,
+    say_estimators,
+    strongest,
+)
 from neurocontrast.reporting.blocks import (
     Block,
     Card,
@@ -22,12 +28,6 @@ from neurocontrast.reporting.folder import EvaluationFolder
 from neurocontrast.reporting.naming import name_covariates
 from neurocontrast.reporting.result_prose import result_prose
 from neurocontrast.reporting.result_tables import ResultTables
-from neurocontrast.reporting.rivals import (
-    Rival,
-    rivals,
-    say_estimators,
-    strongest,
-)
 from neurocontrast.reporting.style import Series, draw_intervals, tabulate_estimates
 from neurocontrast.reporting.texts import permutation_result, within_text
 from neurocontrast.reporting.wording import (
@@ -44,14 +44,14 @@ from neurocontrast.reporting.wording import (
 
 
 def show_result(files: EvaluationFolder) -> Section:
-    """Return the headline: numbers in large print, the plain sentences, the intervals, all metrics."""
+    """Return large numbers, sentences, the figure of intervals, and the table of metrics."""
     result = result_prose(files)
     words = [
         Paragraph(result.plain(), label="In plain words.", role="quote"),
         Paragraph(result.reviewer(), label="For a methods reviewer.", role="quote"),
     ]
     blocks: list[Block] = [Cards(_cards(files))] if files.headline else []
-    compared = files.summary.baseline_covariates or rivals(files.summary)
+    compared = files.summary.baseline_covariates or list_baselines(files.summary)
     blocks += [Columns(words, pictures(draw_headline(files)))] if compared else words
     return Section("result", "Result", [*blocks, table_metrics(files)] if files.metrics else blocks)
 
@@ -65,7 +65,7 @@ def _cards(files: EvaluationFolder) -> list[Card]:
             _card(files, name, "", s.metrics[name], strong=name == key)
             for name in files.leading[:2]
         ]
-    about = describe_metric(key)
+    named = describe_metric(key)
     increment = s.increment.get(key, Increment())
     better = "lower" if is_error(key) else "higher"
     gain = interval_phrase(level, interval_text(increment.interval, digits=2, signed=True))
@@ -79,11 +79,11 @@ def _cards(files: EvaluationFolder) -> list[Card]:
         Card(
             "Difference",
             number_text(increment.difference, digits=2, signed=True),
-            gain + ("" if about.higher_is_better else "; negative is better"),
+            gain + ("" if named.higher_is_better else "; negative is better"),
         ),
         *[
-            _card(files, key, f" of {rival.named}", rival.metrics[key])
-            for rival in strongest(rivals(s), key)
+            _card(files, key, f" of {baseline.named}", baseline.metrics[key])
+            for baseline in strongest(list_baselines(s), key)
         ],
     ]
 
@@ -123,44 +123,41 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     drawn = f"Bars: {files.percent} bootstrap interval ({s.bootstrap.n or 0:,} draws of {units})."
     bars = drawn if s.bootstrap.n else "No interval was computed."
     covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
-    others = rivals(s)
-    looks = {"Embedding": style.MAIN, covariates: style.BASELINE}
-    looks |= {
-        capitalise(each.alone): style.PALETTE[(2 + place) % len(style.PALETTE)]
-        for place, each in enumerate(others)
-    }
-    models = zip(
-        looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True
-    )
-    rows = tabulate_estimates([(name, found.get(key)) for name, found in models])
-    about = files.describe(key)
+    colours = {"Embedding": style.MAIN, covariates: style.BASELINE}
+    estimates = [("Embedding", files.metrics.get(key)), (covariates, s.baseline.get(key))]
+    for number, baseline in enumerate(list_baselines(s), start=2):
+        name = capitalise(baseline.alone)
+        colours[name] = style.PALETTE[number % len(style.PALETTE)]
+        estimates.append((name, baseline.metrics.get(key)))
+    rows = tabulate_estimates(estimates)
+    named = files.describe(key)
     series = [
-        Series(rows.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
+        Series(rows.loc[[row]], color=colours[name], marker="D" if row else "o", filled=not row)
         for row, name in enumerate(rows["model"])
     ]
     labels = style.distinct_labels(rows["model"], length=26)
-    tested = f"{about.label}{f' of the test {files.words.items}' if files.fixed else ', pooled out-of-fold'}."
+    scans = f" of the test {files.words.items}" if files.fixed else ", pooled out-of-fold"
     return draw_intervals(
         "headline",
         series,
         labels,
-        tested,
+        f"{named.label}{scans}.",
         note=bars,
         numbers=rows,
-        xlabel=about.label,
-        limits=about.limits,
+        xlabel=named.label,
+        limits=named.limits,
         reference=(files.chance(key), "Chance"),
     )
 
 
 def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
-    """Return every metric: pooled with its interval, over folds, and next to the other models."""
+    """Return the table of all metrics: pooled, over folds, and in difference from each baseline."""
     s = files.summary
     keys = list(dict.fromkeys([*files.leading, *files.metrics]))
     rows = [_metric_row(files, key) for key in keys]
-    abouts = [files.describe(key) for key in keys]
+    named = [files.describe(key) for key in keys]
     columns = [Column("Metric", "metric", "heading"), Column("Pooled", "pooled", interval=True)]
-    texts = [f"{about.short}: {about.meaning}" for about in abouts if about.meaning]
+    texts = [f"{metric.short}: {metric.meaning}" for metric in named if metric.meaning]
     texts.append(say_estimators(s))
     if any(row["sd"] is not None for row in rows):
         columns += [Column("Mean of folds", "mean")]
@@ -174,30 +171,44 @@ def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
     if s.permutation:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
         texts.append(say_permutation(files))
-    models = rivals(s)
-    for rival in models:
-        reason = "not tested: no better or worse, too few folds, or sites held out"
-        columns += _against(_name_column(rival), f"Minus {rival.name}", rival.key, "not defined")
+    baselines = list_baselines(s)
+    for baseline in baselines:
+        name = baseline.name
+        columns += _against(_heading(baseline), f"Minus {name}", baseline.key, "not defined")
         if s.splits == "fixed":
             continue  # p-values are over folds
-        columns.append(Column("p", f"{rival.key}_p", "p", reason=reason))
+        reason = "not tested: no better or worse, too few folds, or sites held out"
+        columns.append(Column("p", f"{baseline.key}_p", "p", reason=reason))
         texts.append(
-            f"p next to {rival.name}: corrected resampled t-test of embedding and {rival.name} "
-            "over folds."
+            f"p next to {name}: corrected resampled t-test of embedding and {name} over folds."
         )
-    if len(models) > 1 and s.splits != "fixed":
-        texts.append(f"These are adjusted by Holm for {len(models)} models within each metric.")
-    about = f"All metrics, of all tested {files.words.items} at once, with their {files.percent} intervals."
-    if any(row["sd"] is not None for row in rows):
-        about += " Under means of folds: their standard deviation and number, a spread and not an interval."
-    return make_table(caption or about, rows, columns, note=" ".join(texts))
+    if len(baselines) > 1 and s.splits != "fixed":
+        texts.append(f"These are adjusted by Holm for {len(baselines)} models within each metric.")
+    caption = caption or _say_all_metrics(
+        files, with_folds=any(row["sd"] is not None for row in rows)
+    )
+    return make_table(caption, rows, columns, note=" ".join(texts))
 
 
-def _name_column(rival: Rival) -> str:
-    """Return the heading of a rival's column."""
-    if rival.beside:
-        return capitalise(rival.name)
-    return f"{rival.name} only".capitalize()
+def _say_all_metrics(files: ResultTables, *, with_folds: bool) -> str:
+    """Return the caption of the table of all metrics."""
+    sentence = (
+        f"All metrics, of all tested {files.words.items} at once, with their {files.percent} "
+        "intervals."
+    )
+    if with_folds:
+        sentence += (
+            " Under means of folds: their standard deviation and number, a spread and not an "
+            "interval."
+        )
+    return sentence
+
+
+def _heading(baseline: MeasuredBaseline) -> str:
+    """Return the heading of a baseline's column."""
+    if baseline.beside:
+        return capitalise(baseline.name)
+    return f"{baseline.name} only".capitalize()
 
 
 def _against(name: str, gain: str, key: str, absent: str) -> list[Column]:
@@ -209,14 +220,14 @@ def _against(name: str, gain: str, key: str, absent: str) -> list[Column]:
 
 def _metric_row(files: ResultTables, key: str) -> dict[str, Any]:
     values = files.metrics[key]
-    about = files.describe(key)
+    named = files.describe(key)
     s = files.summary
     n_defined = values.n_folds_defined
     undefined = (
         f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
     )
     tested = permutation_result(files, key)
-    row = {"metric": about.label, "pooled": values.pooled, **ends("pooled", values.interval)}
+    row = {"metric": named.label, "pooled": values.pooled, **ends("pooled", values.interval)}
     row |= {
         "pooled_reason": values.reason or "not defined for all tested scans together",
         "chance": files.chance(key),
@@ -229,9 +240,9 @@ def _metric_row(files: ResultTables, key: str) -> dict[str, Any]:
     }
     if values.sd is not None:
         row["mean_detail"] = f"± {number_text(values.sd)}, {n_defined} folds"
-    if about.ideal is not None:
+    if named.ideal is not None:
         row["p_reason"] = "not tested: neither more nor less of it is better"
-    others = [(each.key, each.metrics, each.increment) for each in rivals(s)]
+    others = [(model.key, model.metrics, model.increment) for model in list_baselines(s)]
     for name, figures, gains in (("baseline", s.baseline, s.increment), *others):
         gain = gains.get(key) or Increment()
         row |= {
@@ -244,20 +255,20 @@ def _metric_row(files: ResultTables, key: str) -> dict[str, Any]:
 
 
 def say_permutation(files: ResultTables) -> str:
-    """Say how permutation p-values are made, for the table of metrics."""
+    """Explain the permutation p-values in the note of the table of metrics."""
     test = files.summary.permutation
     assert test is not None, "asked for with a permutation test alone"
     held = within_text(test.within_site, test.within_fold)
     within = f" within {held}" if held else ""
-    text = (
+    sentences = (
         "Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = "
         f"{test.n or 0:,} permutations of labels between {test.unit or 'subject'}s{within}; k of "
         "them did at least as well."
     )
     if files.headline:
         label = files.describe(files.headline).label
-        text += f" {label} is the primary metric; p-values are not adjusted for the others."
-    return text
+        sentences += f" {label} is the primary metric; p-values are not adjusted for the others."
+    return sentences
 
 
 RESULT = Finding("result", show_result)

@@ -1,4 +1,4 @@
-"""The section of a report on samples that are no scans, in the texts of their voice."""
+"""Section of the data set, in reports on samples other than scans, such as images."""
 
 from neurocontrast.reporting.blocks import Block, Facts, Section
 from neurocontrast.reporting.finding import Finding

@@ -1,4 +1,4 @@
-"""Say which conclusions the report does not support."""
+"""Section of conclusions that the report does not support."""
 
 from neurocontrast.documents.findings import ExternalTest, NewSite
 from neurocontrast.reporting.blocks import Items, Section

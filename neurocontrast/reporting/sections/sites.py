@@ -1,4 +1,4 @@
-"""The result site by site."""
+"""Section of the result site by site."""
 
 from collections.abc import Sequence
 
@@ -24,15 +24,15 @@ _SECOND = {"binary": "balanced_accuracy", "multiclass": "auc", "continuous": "r2
 
 
 def show_sites(files: EvaluationFolder) -> Section | None:
-    """Return forest plots and a table of the sites; None with fewer than two."""
+    """Return forest plots and a table of the sites; None for fewer than two sites."""
     blocks = site_blocks(files)
     return Section("sites", "Site by site", blocks) if blocks else None
 
 
 def site_blocks(files: ResultTables) -> list[Block]:
-    """Return the forest plots of the two leading metrics at each site, the largest first, and the table.
+    """Return forest plots of two metrics by site, and the table of sites, the largest first.
 
-    One site, or none that is known, has no blocks: its figures are those of everybody.
+    Empty for fewer than two sites, whose figures are those of all scans.
     """
     if len(files.sites) < 2:
         return []
@@ -51,7 +51,7 @@ def site_blocks(files: ResultTables) -> list[Block]:
 
 
 def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Picture | None:
-    """Draw a metric by site, everybody in the last row; None for a metric without any value."""
+    """Draw a metric by site, and of all sites in the last row; None if undefined at every site."""
     if metric not in sites or sites[metric].isna().all():
         return None
     sources = {
@@ -65,7 +65,7 @@ def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Pictu
     total = tabulate_estimates([("", files.metrics.get(metric))])
     baseline = point_estimate(files.summary.baseline.get(metric))
     total = total.assign(baseline=baseline).set_axis(total.index + len(rows))
-    about = files.describe(metric)
+    named = files.describe(metric)
     names = distinct_labels(rows["site"], length=24)
     return draw_intervals(
         f"{files.prefix}sites_{metric}",
@@ -80,11 +80,11 @@ def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Pictu
             *(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)),
             "All sites, pooled",
         ],
-        f"{files.opening}{about.label} at each site, with {files.percent} bootstrap intervals.",
+        f"{files.opening}{named.label} at each site, with {files.percent} bootstrap intervals.",
         note="Small groups scatter widely by chance alone: read the interval, not the point.",
-        xlabel=about.label,
+        xlabel=named.label,
         reference=(files.chance(metric), "Chance"),
-        limits=about.limits,
+        limits=named.limits,
         total=True,
         numbers=rows,
     )
@@ -99,12 +99,10 @@ def table_parts(
     classes: Sequence[str | None],
     file: str,
 ) -> Table:
-    """Return the metrics of each part of the cohort with their intervals.
+    """Return the table of metrics of each part of the cohort, such as a site, with intervals.
 
-    The note says why one is absent.
-
-    `column` names the part, `where` says it in running text, `classes` are those whose scans are
-    counted.
+    `column` holds the names of the parts, `where` ends "Metrics …" in the caption, the scans of
+    `classes` are counted, and `file` is the table on disk that has all metrics.
     """
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
     columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]
@@ -118,8 +116,11 @@ def table_parts(
     parts = parts.assign(
         note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")}
     )
-    caption = f"Metrics {where}, with their {files.percent} intervals. Cov. only: the baseline of covariates."
-    return make_table(f"{caption} All metrics are in {file}.", parts, columns)
+    caption = (
+        f"Metrics {where}, with their {files.percent} intervals. Cov. only: the baseline of "
+        f"covariates. All metrics are in {file}."
+    )
+    return make_table(caption, parts, columns)
 
 
 SITES = Finding("sites", show_sites, measure_sites, of=("scans",))

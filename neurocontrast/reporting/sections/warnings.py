@@ -1,4 +1,4 @@
-"""Show the warnings of an evaluation."""
+"""Section of the evaluation's warnings, which comes first."""
 
 from neurocontrast.reporting.blocks import (
     Items,
@@ -12,21 +12,26 @@ from neurocontrast.reporting.wording import count_text
 
 
 def show_warnings(files: EvaluationFolder) -> Section:
-    """Return the warnings; the section is there without any, too."""
+    """Return the warnings, or a note that the evaluation raised none."""
     warnings = list_warnings(files)
     if not warnings:
-        text = "The evaluation raised no warning about its data, the sizes of groups, or overlap with pretraining."
-        return Section("warnings", "Read this first", [note(text)])
+        remark = (
+            "The evaluation raised no warning about its data, the sizes of groups, or overlap with "
+            "pretraining."
+        )
+        return Section("warnings", "Read this first", [note(remark)])
     title = f"Read this first: {count_text(len(warnings), 'warning')}"
     return Section("warnings", title, [Items(warnings, role="warnings")])
 
 
 def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
     """Return each warning with its explanation, in the order of the evaluation."""
-    found = [each for each in files.summary.warnings if each.code not in files.words.unasked]
-    return [
-        (hide_ids(each.message or each.code, files, each.code), each.explanation) for each in found
-    ]
+    listed = []
+    for warning in files.summary.warnings:
+        if warning.code not in files.words.unasked:
+            message = hide_ids(warning.message or warning.code, files, warning.code)
+            listed.append((message, warning.explanation))
+    return listed
 
 
 WARNINGS = Finding("warnings", show_warnings)

@@ -1,4 +1,4 @@
-"""The most confident mistakes, or the largest residuals."""
+"""Section of the worst errors: the most confident mistakes, or the largest residuals."""
 
 import numpy as np
 import pandas as pd
@@ -14,19 +14,20 @@ _N_WORST = 10
 
 
 def list_errors(files: EvaluationFolder) -> pd.DataFrame:
-    """Return the scans that the model got wrong, the most confident mistakes or the largest residuals first.
+    """Return the wrongly predicted scans, the worst error first.
 
-    Columns: ``scan, age, sex, site, y_true, given, score, error``. Of classes, a scan is wrong
-    where most repeats gave another class than the true one, whose probability is ``score``; of a
-    number, ``score`` is predicted − true.
+    Columns: ``scan``, ``age``, ``sex``, ``site``, ``y_true``, ``given`` (the prediction), ``score``
+    and ``error``. With classes, a scan is listed if most repeats predicted another class than the
+    true one, whose probability is ``score``. For a continuous target every scan is listed, and
+    ``score`` is predicted minus true.
     """
     rows = pool_repeats(files).dropna(subset=["y_true"]).reset_index(drop=True)
     if files.kind == "continuous":
         residual = rows["y_score"].astype(float) - rows["y_true"].astype(float)
         rows = rows.assign(given=rows["y_score"], score=residual, error=residual.abs())
     else:
-        place = pd.Categorical(rows["y_true"], categories=files.classes).codes
-        score = class_scores(files, rows)[np.arange(len(rows)), place]
+        codes = pd.Categorical(rows["y_true"], categories=files.classes).codes
+        score = class_scores(files, rows)[np.arange(len(rows)), codes]
         rows = rows.assign(given=rows["y_pred"], score=score, error=1 - score)[
             rows["y_pred"] != rows["y_true"]
         ]
@@ -67,14 +68,21 @@ def show_worst(files: EvaluationFolder) -> Section:
             reason="would tell a high age",
         ),
     )
-    hidden = "Scans have pseudonyms and ages are rounded; with the evaluation folder, --show-ids names them."
-    about = "Scans have their identifiers." if files.show_ids else hidden
-    caption = f"The {len(shown)} largest residuals of {'test' if files.fixed else 'out-of-fold'} predictions."
+    remark = (
+        "Scans have pseudonyms and ages are rounded; with the evaluation folder, --show-ids names "
+        "them."
+    )
+    if files.show_ids:
+        remark = "Scans have their identifiers."
+    tested = "test" if files.fixed else "out-of-fold"
+    caption = f"The {len(shown)} largest residuals of {tested} predictions."
     if not continuous:
         how = " in most repeats" if files.predictions["repeat"].nunique() > 1 else ""
-        caption = f"The {len(shown)} most confident of the {len(errors):,} mistakes{how}: the true class was given so "
-        caption += "little probability."
-    return section("worst", [make_table(caption, shown, columns, note=about)])
+        caption = (
+            f"The {len(shown)} most confident of the {len(errors):,} mistakes{how}: the true class "
+            "was given so little probability."
+        )
+    return section("worst", [make_table(caption, shown, columns, note=remark)])
 
 
 WORST = Finding("worst", show_worst, of=("scans",))

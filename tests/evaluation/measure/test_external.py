@@ -16,9 +16,9 @@ from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.plan.external import plan_external
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
+from neurocontrast.reporting.baselines import list_baselines
 from neurocontrast.reporting.blocks import Paragraph, Table
 from neurocontrast.reporting.folder import read_folder
-from neurocontrast.reporting.rivals import rivals
 from neurocontrast.reporting.sections.external import external_tables, show_external
 from tests.evaluation.quick import FAST, evaluate_study
 
@@ -299,12 +299,12 @@ def test_models_of_regional_measures_are_tested_on_the_same_external_scans(make_
     assert list(summary["rivals"]) == ["regional", "regional_kernel"]
     predictions = tables["external_predictions"]
     truth = predictions["y_true"] == "patient"
-    for key, rival in summary["rivals"].items():
+    for key, baseline in summary["rivals"].items():
         auc = roc_auc_score(truth, predictions[f"{key}_score"])
-        assert rival["metrics"]["auc"]["value"] == pytest.approx(auc)
+        assert baseline["metrics"]["auc"]["value"] == pytest.approx(auc)
         gain = summary["metrics"]["auc"]["value"] - auc
-        assert rival["increment"]["auc"]["difference"] == pytest.approx(gain)
-        low, high = rival["increment"]["auc"]["interval"]
+        assert baseline["increment"]["auc"]["difference"] == pytest.approx(gain)
+        low, high = baseline["increment"]["auc"]["interval"]
         assert low < gain < high
     scaler = StandardScaler().fit(training[0][REGIONS["regional"]])
     plain = LogisticRegression(C=1.0).fit(
@@ -337,11 +337,14 @@ def test_the_page_shows_models_of_regional_measures_on_external_scans(make_cohor
     files = read_folder(found)
     part = external_tables(files)
     external = found.record.external["rivals"]
-    assert [rival.key for rival in rivals(part.summary)] == ["regional", "regional_kernel"]
-    for rival in rivals(part.summary):
-        assert rival.value("auc") == external[rival.key]["metrics"]["auc"]["value"]
-        difference = external[rival.key]["increment"]["auc"]["difference"]
-        assert rival.difference("auc") == pytest.approx(difference)
+    assert [baseline.key for baseline in list_baselines(part.summary)] == [
+        "regional",
+        "regional_kernel",
+    ]
+    for baseline in list_baselines(part.summary):
+        assert baseline.value("auc") == external[baseline.key]["metrics"]["auc"]["value"]
+        difference = external[baseline.key]["increment"]["auc"]["difference"]
+        assert baseline.difference("auc") == pytest.approx(difference)
     section = show_external(files)
     words = [block.text for block in section.blocks if isinstance(block, Paragraph)]
     assert any(text.startswith("2 regional measures, without any encoder, reach") for text in words)
@@ -352,4 +355,4 @@ def test_the_page_shows_models_of_regional_measures_on_external_scans(make_cohor
     content = json.loads(older.read_text())
     del content["external"]["rivals"]
     older.write_text(json.dumps(content))
-    assert rivals(external_tables(read_folder(found)).summary) == []
+    assert list_baselines(external_tables(read_folder(found)).summary) == []

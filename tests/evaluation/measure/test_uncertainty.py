@@ -5,6 +5,7 @@ from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation.measure.uncertainty import (
     Resamples,
+    Resampling,
     bootstrap_metrics,
     leave_out,
     pooled_metrics,
@@ -47,8 +48,8 @@ def test_the_interval_is_scipys(skewed):
     truth = generator.normal(50, 10, 60)
     error = generator.lognormal(0, 1.2, 60) if skewed else generator.normal(0, 5, 60)
     models = {"m": out_of_fold(truth + error)}
-    options = {"n_bootstraps": 20_000, "seed": 0, "names": ["mae"]}
-    found = bootstrap_metrics(continuous(truth), models, names(60), **options)["m"]["mae"]
+    resampling = Resampling(names(60), 20_000, seed=0)
+    found = bootstrap_metrics(continuous(truth), models, resampling, names=["mae"])["m"]["mae"]
     given = bootstrap((np.abs(error),), np.mean, n_resamples=20_000, method="BCa", random_state=1)
     ends = found.interval(level=0.95)
     expected = given.confidence_interval
@@ -76,7 +77,7 @@ def test_a_difference_is_paired():
     better, worse = (codes + spread * generator.normal(size=80) for spread in (0.7, 1.5))
     models = {"better": out_of_fold(better), "worse": out_of_fold(worse)}
     drawn = bootstrap_metrics(
-        binary(codes), models, names(80), n_bootstraps=500, seed=0, names=["auc"]
+        binary(codes), models, Resampling(names(80), 500, seed=0), names=["auc"]
     )
     gain = drawn["better"]["auc"] - drawn["worse"]["auc"]
     assert gain.value == pytest.approx(roc_auc_score(codes, better) - roc_auc_score(codes, worse))
@@ -90,9 +91,10 @@ def test_a_difference_is_paired():
 def test_plain_metrics_have_a_value_and_no_interval():
     target = Target("dx", "multiclass", np.arange(60) % 3, ("a", "b", "c"))
     models = {"a": out_of_fold(np.eye(3)[np.roll(target.values, 7)][None])}
-    given = {"n_bootstraps": 50, "seed": 0, "names": ["accuracy", "balanced_accuracy"]}
-    drawn = bootstrap_metrics(target, models, np.arange(60), **given, plain=("accuracy",))["a"]
-    both = bootstrap_metrics(target, models, np.arange(60), **given)["a"]
+    resampling = Resampling(np.arange(60), 50, seed=0)
+    metrics = ["accuracy", "balanced_accuracy"]
+    drawn = bootstrap_metrics(target, models, resampling, names=metrics, plain=("accuracy",))["a"]
+    both = bootstrap_metrics(target, models, resampling, names=metrics)["a"]
     assert drawn["accuracy"].value == both["accuracy"].value
     assert drawn["accuracy"].interval(level=0.95) is None
     np.testing.assert_array_equal(drawn["balanced_accuracy"].drawn, both["balanced_accuracy"].drawn)
@@ -107,7 +109,7 @@ def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_ask
     model = out_of_fold(scores)
     units = np.arange(60) // 2
     drawn = bootstrap_metrics(
-        target, {"m": model}, units, n_bootstraps=40, seed=1, advance=advanced.append
+        target, {"m": model}, Resampling(units, 40, seed=1), advance=advanced.append
     )["m"]["auc"]
     assert drawn.value == pytest.approx(roc_auc_score(codes, scores))
     assert (drawn.left_out.shape, drawn.drawn.shape) == ((30,), (40,))
@@ -116,7 +118,7 @@ def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_ask
     assert sum(advanced) == 1 + 30 + 40
     (weights,) = resample_counts(units, n_bootstraps=40, seed=1)
     assert drawn.drawn[7] == pytest.approx(roc_auc_score(codes, scores, sample_weight=weights[7]))
-    alone = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=0, seed=1)["m"]["auc"]
+    alone = bootstrap_metrics(target, {"m": model}, Resampling(units, 0, seed=1))["m"]["auc"]
     assert (alone.value, len(alone.left_out), len(alone.drawn)) == (drawn.value, 0, 0)
     assert drawn.figure(level=0.95).value == drawn.value
     figure = alone.figure(level=0.95)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import fit_and_measure
-from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate
 from neurocontrast.evaluation.measure import uncertainty
 from neurocontrast.evaluation.probes.designs import FeatureDesign
 from neurocontrast.evaluation.probes.fitting import fit_probe
@@ -20,7 +20,7 @@ def plan_of(make_cohort, kind="binary", n=400, **options):
 
 
 def scores_of(plan):
-    return cross_validate_model(plan, plan.models[0]).scores
+    return cross_validate(plan.models[0], plan.target, plan.splits, plan.context).scores
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])

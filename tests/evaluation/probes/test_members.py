@@ -9,7 +9,7 @@ from sklearn.svm import SVC, LinearSVC
 from neurocontrast.documents.info import EmbeddingsInfo
 from neurocontrast.evaluation import fit_and_measure, load_probe, save_probe
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
-from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate
 from neurocontrast.evaluation.plan.external import plan_external
 from neurocontrast.evaluation.plan.models.beside import make_beside
 from neurocontrast.evaluation.probes.designs import PairDesign
@@ -67,7 +67,7 @@ def scores_of_members(cohort, n_components=0, **options):
     for number in range(len(SIZES)):
         info = info_of_one(number, n_components=n_components)
         plan = make_plan(alone(cohort, number), info=info, n_folds=3, **options)
-        scores.append(fit_and_measure(plan).models["embedding"].scores)
+        scores.append(fit_and_measure(plan).predictions["embedding"].scores)
     return scores
 
 
@@ -78,7 +78,7 @@ def test_predictions_are_the_mean_of_those_of_each_member_alone(make_cohort, tar
     options = {"target": target, "C": (1e-2, 1.0), "alpha": (10.0, 1000.0), "n_inner_folds": 2}
     plan = make_plan(cohort, info=info_of(n_components=n_components), n_folds=3, **options)
     result = fit_and_measure(plan)
-    scores = result.models["embedding"].scores
+    scores = result.predictions["embedding"].scores
     mean = np.mean(scores_of_members(cohort, n_components, **options), axis=0)
     np.testing.assert_allclose(scores, mean, rtol=1e-12)
     probe = result.evaluation.probe
@@ -88,7 +88,7 @@ def test_predictions_are_the_mean_of_those_of_each_member_alone(make_cohort, tar
 
 def test_classes_are_decided_by_the_mean_probability_not_by_a_vote(make_cohort):
     plan = make_plan(cohort_of(make_cohort), info=info_of(), n_folds=3, C=(1.0,))
-    out_of_fold = fit_and_measure(plan).models["embedding"]
+    out_of_fold = fit_and_measure(plan).predictions["embedding"]
     np.testing.assert_array_equal(out_of_fold.decisions, out_of_fold.scores >= 0.5)
     votes = 0
     for fit in out_of_fold.fits:
@@ -105,7 +105,7 @@ def test_an_estimator_of_the_users_own_is_fitted_to_each_member(make_cohort, tar
     options = {"target": target, "estimator": estimator}
     scores = (
         fit_and_measure(make_plan(cohort, info=info_of(), n_folds=3, **options))
-        .models["embedding"]
+        .predictions["embedding"]
         .scores
     )
     mean = np.mean(scores_of_members(cohort, **options), axis=0)
@@ -117,7 +117,7 @@ def test_an_own_regressor_is_fitted_to_each_member(make_cohort):
     options = {"target": "age", "estimator": LinearRegression()}
     scores = (
         fit_and_measure(make_plan(cohort, info=info_of(), n_folds=3, **options))
-        .models["embedding"]
+        .predictions["embedding"]
         .scores
     )
     mean = np.mean(scores_of_members(cohort, **options), axis=0)
@@ -132,7 +132,7 @@ def test_decision_values_are_averaged_and_decide(make_cohort, target, estimator)
     cohort = cohort_of(make_cohort)
     options = {"target": target, "estimator": estimator}
     result = fit_and_measure(make_plan(cohort, info=info_of(), n_folds=3, **options))
-    embedding = result.models["embedding"]
+    embedding = result.predictions["embedding"]
     mean = np.mean(scores_of_members(cohort, **options), axis=0)
     np.testing.assert_allclose(embedding.scores, mean, rtol=1e-6, atol=1e-9)
     decided = mean > 0 if target == "diagnosis" else mean.argmax(axis=-1)
@@ -192,7 +192,8 @@ def test_permutations_and_an_external_test_use_the_mean(make_cohort):
     table = other.table.assign(participant_id=names, subject_id=names)
     described = EmbeddingsInfo(**info)
     external = plan_external(plan, table, other.features, info=described, training_info=described)
-    tested = cross_validate_model(external.plan, external.plan.models[0])
+    joined = external.plan
+    tested = cross_validate(joined.models[0], joined.target, joined.splits, joined.context)
     probe = fit_on_all(plan, encoder=None)[1]
     rows = np.arange(len(plan.table), len(external.plan.table))
     np.testing.assert_allclose(tested.scores[0, rows], probe.predict(other.features), atol=1e-8)
@@ -235,7 +236,9 @@ def test_the_table_of_folds_has_the_mean_weight(make_cohort):
     info = info_of(n_components=N_COMPONENTS)
     result = fit_and_measure(make_plan(cohort_of(make_cohort), info=info, **options))
     folds = result.tables["folds"]
-    for weight, fit in zip(folds["weight_network"], result.models["embedding"].fits, strict=True):
+    for weight, fit in zip(
+        folds["weight_network"], result.predictions["embedding"].fits, strict=True
+    ):
         assert weight == pytest.approx(np.mean([member.weight for member in fit.members]))
     assert isinstance(folds, pd.DataFrame)
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from neurocontrast.documents.figures import Metric, ModelFigures
 from neurocontrast.evaluation import BlockScaler, fit_and_measure, load_probe, save_probe
 from neurocontrast.evaluation.fit.final_probe import fit_on_all
-from neurocontrast.evaluation.fit.out_of_fold import cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import cross_validate
 from neurocontrast.evaluation.measure.model_figures import Figures
 from neurocontrast.evaluation.measure.results import key_beside, look_at_baseline
 from neurocontrast.evaluation.plan.models import Baseline, Model, voxels
@@ -203,7 +203,7 @@ def test_a_stored_probe_predicts_with_the_weight_it_was_fitted_with(
     assert stored.coefficients[:N_NETWORK].any() == bool(weight)
 
 
-def test_a_rival_and_the_embedding_are_two_blocks(make_cohort):
+def test_a_baseline_and_the_embedding_are_two_blocks(make_cohort):
     cohort = make_cohort(120, n_features=N_COMPONENTS, diagnosis=EFFECT)
     generator = np.random.default_rng(2)
     volume = generator.normal(5000, 400, 120) + 900 * (cohort.table["diagnosis"] == "patient")
@@ -249,7 +249,7 @@ def test_voxels_get_the_embedding_beside_them(make_cohort):
     first = voxels.make(plan, voxels.voxel_products(scans), {})
     model = make_beside(plan, first)
     assert (model.name, model.baseline.beside) == ("voxels_beside", "voxels")
-    predicted = cross_validate_model(plan, model)
+    predicted = cross_validate(model, plan.target, plan.splits, plan.context)
     assert {fit.weight for fit in predicted.fits} <= set(WEIGHTS)
     alone = replace(plan, blocks=())
     assert make_beside(alone, first) is None

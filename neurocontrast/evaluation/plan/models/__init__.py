@@ -2,7 +2,8 @@
 
 A new model is a function of a plan that makes it, and a place in `MODELS`. What needs images, or a
 network, is added to the plan by the command that has them (`Plan.with_model`). On an external test
-set only models of columns are tested: a `CovariateDesign` or a `MeasureDesign`.
+set only models of columns are tested (a `CovariateDesign` or a `MeasureDesign`), and a warning
+names the models that are not.
 """
 
 from neurocontrast.evaluation.plan.models.beside import make_regional_beside
@@ -36,8 +37,6 @@ MODELS = (
     make_kernel,
     make_regional_beside,
 )
-"""Functions that make the models beside the embedding.
-
-Each returns a model of a plan, None where the plan has no use for the model, or the warning that
-says why the model is left out.
-"""
+"""Functions that make the models that the embedding is compared with. Each takes a plan and returns
+a model, None where the plan has no use for the model, or the warning that says why the model is
+left out."""

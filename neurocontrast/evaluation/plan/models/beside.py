@@ -1,4 +1,4 @@
-"""A model without an encoder and the embedding as two blocks: the gain by the embedding."""
+"""Model of measures and the embedding together: does the embedding add to the measures?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_regional_beside(plan: Plan) -> ProbeModel | None:
-    """Return the regional measures with the embedding beside them; None without such measures."""
+    """Return the model of regional measures and embedding together; None without measures."""
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
             return make_beside(plan, model)
@@ -25,10 +25,10 @@ def make_regional_beside(plan: Plan) -> ProbeModel | None:
 
 
 def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return the built-in probe of a baseline's features and of the embedding, as two blocks.
+    """Return a built-in probe of a baseline's features and the embedding, weighed as two blocks.
 
-    None for an encoder of one block, and where the user gave the estimator, which would get columns
-    of unlike scales.
+    None for an encoder without linear components, and with the user's own estimator, which would
+    get columns of unlike scales.
     """
     if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
         return None

@@ -1,4 +1,4 @@
-"""The components that an encoder keeps, without its network: a linear model of the same scans."""
+"""Model of the linear components that an encoder keeps, without the encoder's network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make_components(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the plan's estimator on the block of components; None for features of one block."""
+    """Return the plan's estimator on the encoder's linear components; None if there are none."""
     if not plan.own_blocks:
         return None
     block = plan.own_blocks[1]

@@ -1,4 +1,4 @@
-"""The baseline: age, sex, site and other covariates without the scan."""
+"""Baseline of age, sex, site and other covariates, without the scan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates as numbers; without any, one constant column: a probe learns the average."""
+    """Covariates encoded as numbers, estimated on the training rows.
+
+    Without any covariate the matrix is one constant column, from which a probe learns the average.
+    """
 
     table: pd.DataFrame
     names: tuple[str, ...]
@@ -40,9 +43,9 @@ class CovariateDesign:
 
 
 def make_baseline(plan: Plan) -> Model:
-    """Return the usable covariates of the settings, with the embedding's estimator if possible.
+    """Return the baseline of the settings' covariates, with the embedding's estimator if possible.
 
-    Images without any known covariate have the shares of the classes as their baseline.
+    Images without any covariate have the shares of the classes as their baseline.
     """
     settings = plan.settings
     target = plan.target
@@ -88,7 +91,7 @@ def with_estimator(model: ProbeModel, plan: Plan, names: Sequence[str], rows: Ro
 
 
 def _has_new_sites(plan: Plan, names: Sequence[str]) -> bool:
-    """Return whether test has a site that train lacks; refuse new levels of other columns."""
+    """Tell whether test has a site that train lacks; refuse new categories of other columns."""
     split = plan.splits[0]
     scans = row_names(plan.table, split.test)
     for name in names:
@@ -108,7 +111,7 @@ def _has_new_sites(plan: Plan, names: Sequence[str]) -> bool:
 
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:
-    """Return a baseline of other covariates, or of another table."""
+    """Return the baseline with other covariates, or with the covariates of another table."""
     covariates = tuple(names)
     if not isinstance(model, ProbeModel):
         return replace(model, covariates=covariates)

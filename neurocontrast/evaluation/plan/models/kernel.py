@@ -1,4 +1,8 @@
-"""A kernel model of the measures or components of a linear baseline."""
+"""Gaussian kernel model of the features of a linear baseline.
+
+An embedding can be ahead of a linear model because a network is not linear; the kernel model is not
+linear either.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ if TYPE_CHECKING:
     from neurocontrast.evaluation.plan.plan import Plan
 
 OF_KERNEL = "_kernel"
-"""End of the name of a kernel model, after that of the linear one."""
+"""End of a kernel model's name: ``regional`` is linear, ``regional_kernel`` is not."""
 
 
 @dataclass(frozen=True)
 class MeasureDesign:
-    """Columns of numbers, gaps filled with the training mean.
+    """Columns of numbers for a kernel model, missing values filled with the training mean.
 
-    Marks of rare gaps, which linear models get, would outweigh all other distances.
+    Columns that mark missing values, as linear models get, would outweigh all other distances.
     """
 
     table: pd.DataFrame
@@ -46,7 +50,7 @@ def make_kernel(plan: Plan) -> ProbeModel | None:
 
 
 def make_second(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return a kernel model beside a linear baseline; None where the user gave the estimator."""
+    """Return a kernel model of a linear baseline's features; None with the user's own estimator."""
     if plan.estimator is not None or first.baseline is None:
         return None
     design = first.design

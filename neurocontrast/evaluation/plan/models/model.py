@@ -19,7 +19,7 @@ from neurocontrast.evaluation.probes.fitting import (
     FitContext,
     Prediction,
     constant_prediction,
-    fit_each,
+    fit_and_predict,
 )
 from neurocontrast.evaluation.probes.members import Designs, designs_of
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
@@ -28,15 +28,15 @@ from neurocontrast.evaluation.target import Target
 
 
 class Baseline(NamedTuple):
-    """How reports and warnings name a model that the embedding is tested against."""
+    """Names of a model that the embedding is compared with, for reports and warnings."""
 
     name: str
-    """In tables and legends."""
+    """Name in tables and legends, such as ``regions``."""
     plural: str
-    """In a sentence, a plural."""
+    """Name in a sentence, in the plural, such as ``179 regional measures``."""
     over: str = ""
-    """Name of the information in the scans that the encoder adds nothing to where the model does as
-    well; empty: no warning says so."""
+    """Information that the encoder would add nothing to if the model does as well, as the warning
+    then names it: ``the scans as they are``. Empty: no warning is given."""
     of: str = ""
     """Name of the model with the same measures and another estimator, as a kernel model has.
 
@@ -44,7 +44,8 @@ class Baseline(NamedTuple):
     summary of the measures.
     """
     lacks: str = ""
-    """Part of the embedding that the model does without; empty without an encoder."""
+    """Part of the embedding that the model lacks, such as ``the network``; empty for models without
+    an encoder."""
     beside: str = ""
     """Name of the model whose features have the embedding beside them; empty for other models."""
 
@@ -60,7 +61,7 @@ class Baseline(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model of an evaluation: whatever predicts the test scans of every split."""
+    """A model of an evaluation, which predicts the test scans of every split."""
 
     name: str
     """Key in ``evaluation.json``, and beginning of the model's columns in tables.
@@ -68,18 +69,18 @@ class Model:
     The first model is ``embedding``.
     """
     baseline: Baseline | None = field(default=None, kw_only=True)
-    """Names of a model that the embedding is tested against; None for other models."""
+    """Names of a model that the embedding is compared with; None for embedding and covariates."""
     covariates: tuple[str, ...] = field(default=(), kw_only=True)
     """Columns of age, sex and the like that the baseline of covariates reads; empty for others."""
     result_keys: Mapping[str, object] = field(default_factory=dict, kw_only=True)
-    """Further keys of ``evaluation.json``, with their values."""
+    """Keys that the model adds to ``evaluation.json``, with their values."""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, kw_only=True)
-    """Further tables, by the name of their file."""
+    """Tables that the model adds to the evaluation, by the name of the file."""
     notices: tuple[Notice, ...] = field(default=(), kw_only=True)
     """Warnings about the model."""
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Predict the test rows of a split by a fit that has seen the training rows only."""
+        """Fit to the training rows of a split only, and predict the test rows."""
         raise NotImplementedError
 
     def describe(
@@ -95,7 +96,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class ProbeModel(Model):
-    """An estimator fitted to a matrix of the scans: the embedding, covariates, voxels and so on.
+    """An estimator fitted to a matrix of the scans, such as embedding, covariates or voxels.
 
     `estimator` is a built-in probe or any estimator of scikit-learn; None: the built-in probe that
     the settings name.
@@ -106,7 +107,7 @@ class ProbeModel(Model):
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
         """Fit the estimator on the training rows, and predict the test rows."""
-        return fit_each(self.design, target, split, context, estimator=self.estimator)
+        return fit_and_predict(self.design, target, split, context, estimator=self.estimator)
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
@@ -167,7 +168,7 @@ class ConstantModel(Model):
         split: Split,
         context: FitContext,  # noqa: ARG002
     ) -> Prediction:
-        """Predict the same for every test row."""
+        """Predict the training rows' median or class shares for every test row."""
         return constant_prediction(target, split.train, len(split.test))
 
     def describe(
@@ -177,7 +178,7 @@ class ConstantModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return the name and the expression of the model."""
+        """Return name and expression for the section ``probe`` of ``evaluation.json``."""
         name = "class shares"
         if target.kind == "continuous":
             name = "median"
@@ -195,10 +196,10 @@ class GivenModel(Model):
     title: str
     expression: str
     why: str
-    """Why no model of all scans is written."""
+    """Reason why no model of all scans is written."""
     n_features: int
     n_members: int = 1
-    """Networks whose predictions are averaged."""
+    """Number of networks whose predictions are averaged."""
     predictions: Mapping[tuple[int, int], Prediction] = field(default_factory=dict)
 
     def predict(
@@ -217,7 +218,7 @@ class GivenModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return the name and the expression of the model."""
+        """Return name and expression for the section ``probe`` of ``evaluation.json``."""
         return EstimatorSection(
             name=self.title, own=True, estimator=self.expression, strength_name=None
         )

@@ -1,4 +1,4 @@
-"""The network's features without the components that its encoder keeps beside them."""
+"""Model of the network's features, without the linear components that an encoder keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make_network(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the plan's estimator on the network's block; None for features of one block."""
+    """Return the plan's estimator on the network's features; None without linear components."""
     if not plan.own_blocks:
         return None
     block = plan.own_blocks[0]

@@ -1,4 +1,4 @@
-"""The user's own estimator on other matrices than the embedding: which models can have one."""
+"""Find the models that the user's own estimator fits as well as the embedding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_POSITION = ("categorical_features", "interaction_cst", "monotonic_cst")
 
 
 def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
-    """Try the user's own estimator on training rows; return the reason if none can be fitted."""
+    """Try the user's own estimator on a model's training rows; return why no fit is possible."""
     if plan.estimator is None:
         return None
     picked = find_picked_columns(plan.estimator)
@@ -44,14 +44,14 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 
 
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
-    """Return a baseline that the plan's estimator fits; else a warning that the model is left out.
+    """Return a baseline that the plan's estimator fits, or the warning that leaves the model out.
 
-    A baseline with another estimator than the embedding would compare two estimators.
+    A baseline with another estimator than the embedding's would compare two estimators.
     """
     why = why_unfit(plan, model.design, plan.splits[0].train)
     if why is None or model.baseline is None:
         return model
-    return Notice.of("rival_left_out", rival=model.baseline.plural, why=why)
+    return Notice.of("baseline_left_out", baseline=model.baseline.plural, why=why)
 
 
 def find_picked_columns(estimator: BaseEstimator) -> str | None:
@@ -67,5 +67,6 @@ def find_picked_columns(estimator: BaseEstimator) -> str | None:
 
 
 def _picks(transformer: ColumnTransformer) -> bool:
+    """Tell whether a column transformer picks some columns by position."""
     chosen = map(itemgetter(2), transformer.transformers)
     return any(not callable(columns) and columns != slice(None) for columns in chosen)

@@ -1,4 +1,4 @@
-"""Volumes, thicknesses and other measures of regions, which need no encoder."""
+"""Model of volumes, thicknesses and other measures of brain regions, without an encoder."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse regional measures of a site or person in another unit than the others', and codes.
+    """Refuse regional measures in mixed units, and codes such as 999 for missing values.
 
-    A column of an unknown region is judged as a volume.
+    Units are compared between sites and people. A column of an unknown region counts as a volume.
     """
     kinds: dict[str, Kind] = dict.fromkeys(names, "volume")
     for name in names:

@@ -1,4 +1,4 @@
-"""Principal components of the voxels of the scans, which need no encoder."""
+"""Model of principal components of the scans' voxels, without an encoder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 N_COMPONENTS = 60
-"""Principal components that the probe is fitted on; fewer with no more training scans."""
+"""Most principal components that the probe is fitted to; fewer than there are training scans."""
 _BLOCK = 4096
 _MAX_DENSE = 1000
 

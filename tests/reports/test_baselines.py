@@ -22,7 +22,7 @@ from sklearn.svm import SVR
 import neurocontrast
 from neurocontrast.documents.figures import Increment, Metric
 from neurocontrast.evaluation import EvaluationSettings, plan_evaluation
-from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate_model
+from neurocontrast.evaluation.fit.out_of_fold import OutOfFold, cross_validate
 from neurocontrast.evaluation.measure.external import measure_external_test
 from neurocontrast.evaluation.measure.finding import Inputs
 from neurocontrast.evaluation.plan.external import plan_external
@@ -31,7 +31,7 @@ from neurocontrast.evaluation.plan.models.voxels import make, voxel_products
 from neurocontrast.evaluation.probes import estimators, search
 from neurocontrast.evaluation.probes.designs import standardised
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.reporting import rivals
+from neurocontrast.reporting import baselines
 from neurocontrast.reporting.blocks import Citations
 from neurocontrast.reporting.folder import read_folder
 from neurocontrast.reporting.result_prose import result_prose
@@ -77,7 +77,7 @@ def make_plan(table=None, *, estimator=None, **options):
 def predict(plan, name: str) -> OutOfFold:
     """Predict by one model of a study."""
     model = next(model for model in plan.models if model.name == name)
-    return cross_validate_model(plan, model)
+    return cross_validate(model, plan.target, plan.splits, plan.context)
 
 
 def mean_error(plan, name: str) -> float:
@@ -104,7 +104,7 @@ class TestTheUsersEstimator:
         model = make(plan, voxel_products(values), {})
         assert model.estimator is plan.estimator
 
-    def test_a_search_of_the_rival_gets_the_subjects(self):
+    def test_a_search_of_the_baseline_gets_the_subjects(self):
         class Remembers(GroupKFold):
             sizes: ClassVar[list[tuple[int, int]]] = []
 
@@ -157,13 +157,13 @@ class TestTheUsersEstimator:
             ),
         ],
     )
-    def test_a_rival_that_it_does_not_fit_is_left_out_with_a_caution(self, estimator, why):
+    def test_a_model_that_it_does_not_fit_is_left_out_with_a_caution(self, estimator, why):
         table = people().drop(columns=[f"roi_{number}" for number in range(3, 8)])
         plan = make_plan(table, estimator=estimator)
         assert [model.name for model in plan.models] == ["embedding", "baseline"]
         notices = {notice.code: notice.message for notice in plan.notices}
-        assert notices["rival_left_out"].startswith("3 regional measures are not compared")
-        assert re.search(why, notices["rival_left_out"])
+        assert notices["baseline_left_out"].startswith("3 regional measures are not compared")
+        assert re.search(why, notices["baseline_left_out"])
 
     def test_a_failure_in_a_later_fold_names_the_model(self):
         class FailsWithEight(Ridge):
@@ -221,7 +221,7 @@ class TestTheUsersEstimator:
         assert find_picked_columns(HistGradientBoostingRegressor()) is None
 
 
-class TestTheSecondRival:
+class TestTheSecondBaseline:
     def test_it_reads_what_no_line_can(self):
         plan = make_plan(alpha=tuple(10.0**power for power in range(-1, 5)))
         assert {"regional", "regional_kernel"} <= {model.name for model in plan.models}
@@ -354,7 +354,7 @@ class TestTheSecondRival:
         assert len(test) == len(split.test)
         assert np.isfinite(mean_error(plan, "regional_kernel"))
 
-    def test_p_values_of_two_rivals_are_adjusted(self):
+    def test_p_values_of_two_baselines_are_adjusted(self):
         result = evaluate_study(make_plan(n_bootstraps=50))
         content = result.evaluation.content()
         pairs = [
@@ -373,16 +373,20 @@ class TestTheSecondRival:
         assert "regional_kernel_as_good" in warnings(content)
 
 
-def rival(key: str, by: str, value: float, interval: tuple[float, float] | None) -> rivals.Rival:
-    """Make a rival with one error."""
+def of_measures(
+    key: str, by: str, value: float, interval: tuple[float, float] | None
+) -> baselines.MeasuredBaseline:
+    """Make a baseline of 12 measures with one error."""
     middle = None if interval is None else sum(interval) / 2
     increment = Increment(difference=0.0 if middle is None else middle, interval=interval)
     metrics = {"mae": Metric(pooled=value)}
-    return rivals.Rival(key, key, "12 measures", metrics, {"mae": increment}, by=by, of="regional")
+    return baselines.MeasuredBaseline(
+        key, key, "12 measures", metrics, {"mae": increment}, by=by, of="regional"
+    )
 
 
 class TestTheVerdict:
-    """The embedding's error minus the rival's: below zero is better."""
+    """The embedding's error minus the baseline's: below zero is better."""
 
     @pytest.mark.parametrize(
         ("line", "kernel", "verdict"),
@@ -404,18 +408,21 @@ class TestTheVerdict:
     )
     def test_it_holds_beside_both_or_is_not_said(self, monkeypatch, line, kernel, verdict):
         models = [
-            rival("regional", "ridge", 6.0, line),
-            rival("second", "kernel ridge", 5.0, kernel),
+            of_measures("regional", "ridge", 6.0, line),
+            of_measures("second", "kernel ridge", 5.0, kernel),
         ]
-        monkeypatch.setattr(rivals, "rivals", lambda _: models)
-        said = rivals.say_rivals(None, "mae")
+        monkeypatch.setattr(baselines, "list_baselines", lambda _: models)
+        said = baselines.say_baselines(None, "mae")
         assert "reach MAE 6.00 by ridge and 5.00 by kernel ridge" in said
         assert re.search(verdict, said)
 
     def test_numbers_in_large_print_are_of_the_stronger(self):
-        models = [rival("regional", "ridge", 6.0, None), rival("second", "kernel ridge", 5.0, None)]
-        assert [model.key for model in rivals.strongest(models, "mae")] == ["second"]
-        assert [model.key for model in rivals.strongest(models, "r2")] == []
+        models = [
+            of_measures("regional", "ridge", 6.0, None),
+            of_measures("second", "kernel ridge", 5.0, None),
+        ]
+        assert [model.key for model in baselines.strongest(models, "mae")] == ["second"]
+        assert [model.key for model in baselines.strongest(models, "r2")] == []
 
 
 def test_a_comparison_of_two_estimators_says_so(tmp_path):
@@ -430,7 +437,7 @@ def test_a_comparison_of_two_estimators_says_so(tmp_path):
     assert "The models do not have one estimator (one: ridge regression; two: Pipeline(" in html
 
 
-def test_logistic_rivals_have_the_probe_of_the_settings():
+def test_logistic_baselines_have_the_probe_of_the_settings():
     plan = make_plan(target="diagnosis", probe="logistic", covariates=("sex",))
     described = {model.name: plan.describe(model).name for model in plan.models}
     assert described == {

@@ -1,4 +1,7 @@
-"""The embedding beside models without an encoder, or without a block: the stronger decides."""
+"""Baselines of the embedding, measured: models without an encoder, or without part of the features.
+
+Where two models read the same measures, the stronger of them decides the verdict.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ from neurocontrast.reporting.wording import (
 )
 
 _OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
-"""The least favourable comes first."""
+"""Verdicts about the embedding, the least favourable first."""
 NETWORK = "the network"
-"""What the components of an encoder do without."""
+"""`MeasuredBaseline.lacks` of linear components alone, which the embedding has beside a network."""
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
-"""Shorter names of linear probes in sentences."""
+"""Name of a linear probe → its shorter title in sentences."""
 _VERDICTS: dict[Verdict, str] = {
     "better": "the embedding does better, by an interval of the difference that excludes zero",
     "worse": "the embedding does worse, by an interval of the difference that excludes zero",
@@ -33,7 +36,7 @@ _VERDICTS: dict[Verdict, str] = {
     "unknown": "no interval of the difference was computed",
 }
 
-_OF_GAINS: dict[Verdict, str] = {
+_VERDICTS_ON_GAINS: dict[Verdict, str] = {
     "better": "which is a gain",
     "worse": "which is a loss",
     "open": "no gain is shown",
@@ -41,107 +44,129 @@ _OF_GAINS: dict[Verdict, str] = {
 
 
 @dataclass(frozen=True)
-class Rival:
-    """A model beside the embedding: key, names in tables and text, estimator, figures."""
+class MeasuredBaseline:
+    """A model that the embedding is tested against, with its figures.
+
+    Parameters
+    ----------
+    key : str
+        Key of the model in ``evaluation.json``.
+    name : str
+        Name in tables and legends, such as ``regions``.
+    plural : str
+        Name in a sentence, such as ``12 regional measures``.
+    metrics : dict
+        Metric → figures of the model.
+    increment : dict
+        Metric → the embedding's value minus the model's.
+    by : str
+        Estimator in a sentence; empty in evaluations of versions that recorded none.
+    of : str
+        Key of the first model of the same measures, which is the model's own key unless the model
+        is a second one with another estimator.
+    lacks : str
+        Part of the embedding that the model does without; empty for a model without encoder.
+    beside : str
+        Key of the model whose features have the embedding beside them; empty for other models.
+    gain : dict
+        Metric → the model's value minus that of the model without the embedding beside.
+    """
 
     key: str
     name: str
-    what: str
+    plural: str
     metrics: dict[str, Metric]
     increment: dict[str, Increment]
     by: str = ""
-    """Its estimator in a sentence; empty where an earlier version did not write which it was."""
     of: str = ""
-    """Key of the first rival of the same measures."""
     lacks: str = ""
-    """The block of the embedding that the model does without; empty for a model without encoder."""
     beside: str = ""
-    """Key of the rival whose features have the embedding beside them; empty for other models."""
     gain: dict[str, Increment] = field(default_factory=dict)
-    """Its metrics minus those of the rival without the embedding."""
 
     @property
     def alone(self) -> str:
-        """Its name where models are listed: everything but a pair has one kind of features only."""
+        """Name in a list of models: "only regions", or "regions + embedding" for a pair."""
         if self.beside:
             return self.name
         return f"only {self.name}"
 
     @property
     def without(self) -> str:
-        """The lacking part in a sentence; empty where the embedding is beside the features."""
+        """Words behind the name, " without an encoder"; empty for one that has the embedding."""
         if self.beside:
             return ""
         return f" without {self.lacks or 'an encoder'}"
 
     @property
     def named(self) -> str:
-        """The measures with the estimator."""
-        return with_estimator(self.what, self.by)
+        """Name in a sentence, with the estimator: "12 regional measures by ridge regression"."""
+        return with_estimator(self.plural, self.by)
 
     def value(self, metric: str) -> float | None:
-        """Return a metric of all predictions together, or the mean over folds."""
+        """Return the pooled value of a metric; if undefined, the mean over folds."""
         return point_estimate(self.metrics.get(metric))
 
     def difference(self, metric: str) -> float | None:
-        """Return the metric of the embedding minus the rival's."""
+        """Return the metric of the embedding minus that of the baseline."""
         return self.increment.get(metric, Increment()).difference
 
     def outcome(self, metric: str) -> Verdict:
-        """Tell whether the interval of the difference shows the embedding to be better, or worse."""
+        """Judge by the difference's interval whether the embedding is better than the baseline."""
         interval = self.increment.get(metric, Increment()).interval
         higher_is_better = describe_metric(metric).higher_is_better
         return judge_difference(interval, higher_is_better=higher_is_better)
 
 
-def rivals(s: Result) -> list[Rival]:
-    """Return the voxels, the regional measures and further models, as far as they were fitted."""
+def list_baselines(s: Result) -> list[MeasuredBaseline]:
+    """List the models of voxels, of regional measures and further ones that were measured."""
     names = {
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
         "regional": ("regions", f"{len(s.regional_columns)} regional measures"),
     }
-    for key, rival in s.rivals.items():
-        names[key] = (rival.name, rival.what)
-    fitted = []
-    for key, (name, measures) in names.items():
+    for key, described in s.rivals.items():
+        names[key] = (described.name, described.what)
+    measured = []
+    for key, (name, plural) in names.items():
         figures = s.models.get(key)
         if figures is None or not figures.metrics:
             continue
         by = estimator_title(s.estimators.get(key))
-        model = Rival(key, name, measures, figures.metrics, figures.increment, by, of=key)
-        described = s.rivals.get(key)
-        if described is not None:
+        model = MeasuredBaseline(
+            key, name, plural, figures.metrics, figures.increment, by=by, of=key
+        )
+        recorded = s.rivals.get(key)
+        if recorded is not None:
             model = replace(
                 model,
-                of=described.of or key,
-                lacks=described.lacks or "",
-                beside=described.beside or "",
+                of=recorded.of or key,
+                lacks=recorded.lacks or "",
+                beside=recorded.beside or "",
                 gain=figures.gain,
             )
-        fitted.append(model)
-    return fitted
+        measured.append(model)
+    return measured
 
 
 def estimator_title(estimator: Probe | None) -> str:
-    """Return how an estimator is called in a sentence; nothing if no evaluation wrote one."""
+    """Return the name of an estimator in a sentence; empty where the evaluation recorded none."""
     if estimator is None or estimator.name is None:
         return ""
     return _TITLES.get(estimator.name, estimator.title or estimator.name)
 
 
 def with_estimator(words: str, title: str) -> str:
-    """Return words with the estimator behind them, where its title is recorded."""
+    """Write a model or a value with its estimator: "6.00 by ridge regression"."""
     if not title:
         return words
     return f"{words} by {title}"
 
 
-def strongest(models: list[Rival], metric: str) -> list[Rival]:
-    """Return the rival with the best value of each kind of measures."""
+def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBaseline]:
+    """Return the baseline with the best value of each kind of measures."""
     sign = -1.0
     if describe_metric(metric).higher_is_better:
         sign = 1.0
-    best: dict[str, tuple[float, Rival]] = {}
+    best: dict[str, tuple[float, MeasuredBaseline]] = {}
     for model in models:
         value = model.value(metric)
         if value is None:
@@ -151,10 +176,10 @@ def strongest(models: list[Rival], metric: str) -> list[Rival]:
     return [model for _, model in best.values()]
 
 
-def say_rivals(s: Result, metric: str) -> str:
-    """Say of each kind of measures how the embedding does beside the models of them."""
-    alike: dict[str, list[Rival]] = {}
-    for model in rivals(s):
+def say_baselines(s: Result, metric: str) -> str:
+    """Say for each kind of measures whether the embedding does better than models of that kind."""
+    alike: dict[str, list[MeasuredBaseline]] = {}
+    for model in list_baselines(s):
         if None not in (model.difference(metric), model.value(metric)):
             alike.setdefault(model.of, []).append(model)
     sentences = []
@@ -171,13 +196,13 @@ def say_rivals(s: Result, metric: str) -> str:
     return " ".join(sentences)
 
 
-def _is_no_part(models: list[Rival]) -> bool:
-    """Return the key by which the network's gain over the components is said first."""
+def _is_no_part(models: list[MeasuredBaseline]) -> bool:
+    """Return the sorting key that puts the network's gain over linear components first."""
     return models[0].lacks != NETWORK
 
 
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
-    """Say a gain with its interval, and whether that shows the gain to differ from zero."""
+    """Say the gain of the network, or of the embedding, and whether the interval excludes zero."""
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
     if gain.interval is None:
@@ -189,11 +214,12 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
     unit = ""
     if not higher_is_better:
         unit = "; negative is better"
-    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {_OF_GAINS[verdict]}"
+    conclusion = _VERDICTS_ON_GAINS[verdict]
+    return f"{subject} is {amount} ({interval_phrase(level, ends)}{unit}), {conclusion}"
 
 
 def say_weights(s: Result) -> str:
-    """Say how the probe weighed network and components; nothing for features of one block."""
+    """Say how the probe weighed network against linear components; empty if not recorded."""
     weights = s.probe.weights
     if not weights:
         return ""
@@ -210,8 +236,8 @@ def say_weights(s: Result) -> str:
     return f"Inner folds weighed the blocks of the embedding: {join_words(shares)}{mean}."
 
 
-def _judge(models: list[Rival], best: Rival, metric: str) -> str:
-    """Say how the embedding does beside several models: better only beside all of them."""
+def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
+    """Say how the embedding does beside several models: better only if better than every one."""
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)
     deciding = by_favour[0]
@@ -238,13 +264,13 @@ def _judge(models: list[Rival], best: Rival, metric: str) -> str:
     return verdict
 
 
-def _reach(models: list[Rival], metric: str) -> str:
-    """Name the measures, and the value that each model of them reaches."""
+def _reach(models: list[MeasuredBaseline], metric: str) -> str:
+    """Name the measures, and say which value of the metric each model of the measures reaches."""
     values = []
     for model in models:
         value = number_text(model.value(metric), digits=2)
         values.append(with_estimator(value, model.by))
-    measures = capitalise(models[0].what)
+    measures = capitalise(models[0].plural)
     name = describe_metric(metric).name
     without = ", without any encoder,"
     if models[0].lacks:
@@ -255,12 +281,12 @@ def _reach(models: list[Rival], metric: str) -> str:
 
 
 def say_estimators(s: Result) -> str:
-    """Say which estimator each model has; nothing of earlier versions."""
+    """Say which estimator each model has; empty where the evaluation recorded none."""
     names = {"embedding": "embedding"}
     if s.baseline_covariates:
         names["baseline"] = "covariates"
-    for rival in rivals(s):
-        names[rival.key] = rival.name
+    for baseline in list_baselines(s):
+        names[baseline.key] = baseline.name
     models: dict[str, list[str]] = {}
     for key, name in names.items():
         title = estimator_title(s.estimators.get(key))

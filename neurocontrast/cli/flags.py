@@ -1,0 +1,128 @@
+"""Replace parameters of Python by flags of the command line in the messages of a command.
+
+A message is made once, by the function that refuses its input, and is shown to people of Python and
+of the command line. Python's reader passed ``overwrite=True`` to `neurocontrast.evaluate`; the
+reader of the command line typed ``--overwrite``, and cannot type ``overwrite=True``. So messages
+name parameters, and a command replaces them before it shows the message.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from typer.models import OptionInfo
+
+_SECTIONS = {
+    "evaluate": "evaluation",
+    "finetune": "evaluation",
+    "compare": "evaluation",
+    "explain": "explanation",
+    "embed": "embedding",
+}
+"""Command → section of the configuration whose keys the command's messages name alone."""
+_NAMED = re.compile(
+    r"""
+    # A line about a parameter: 'out: …', 'n_folds must …', 'choose.0: …'. A configuration of flags
+    # alone names its section too: 'configuration: evaluation.n_folds: …'.
+    ^(?:configuration:\ \w+\.)?(?P<subject>\w+)(?:\.\d+)?(?=:\ |\ must\ )
+    |
+    # A value to pass: 'overwrite=True', 'Set n_folds=3', 'C=[0.1]'.
+    (?:\b(?P<verb>[Ss]et)\ )?(?<![\w.-])(?P<parameter>\w+)=(?P<value>\w+|[\[{])
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of a command, by the parameters of the Python function that does the command's work."""
+
+    by_parameter: Mapping[str, str]
+    """Parameter → flag, such as ``--n-folds``; "" for a positional argument, which has no flag."""
+    section: str = ""
+    """Section of the configuration, or "", whose keys without a flag are set by ``--set``."""
+
+    @classmethod
+    def of(cls, command: str, parameters: Mapping[str, inspect.Parameter]) -> Self:
+        """Derive the flags of a command from the annotations of its parameters."""
+        flags = {name: _flag_of(parameter) for name, parameter in parameters.items()}
+        return cls(flags, _SECTIONS.get(command, ""))
+
+    def translate(self, message: str) -> str:
+        """Replace the parameters that a message names by the flags that set them.
+
+        Parameters
+        ----------
+        message : str
+            Message of a function of the package.
+
+        Returns
+        -------
+        str
+            Message for the command line. A parameter whose flag the message names already stays:
+            the message is written for both readers.
+
+        Examples
+        --------
+        >>> from neurocontrast.cli.flags import Flags
+        >>> flags = Flags({"out": "--out", "overwrite": "--overwrite"}, section="evaluation")
+        >>> flags.translate("out: 'E' exists. Pass overwrite=True.")
+        "--out: 'E' exists. Pass --overwrite."
+        >>> flags.translate("Set harmonise=none.")
+        'Use --set evaluation.harmonise=none.'
+        """
+        return _NAMED.sub(self._in_flags, message)
+
+    def _in_flags(self, match: re.Match[str]) -> str:
+        """Return a parameter of a message as a flag with its value; other words stay as written."""
+        name = match["subject"] or match["parameter"]
+        flag = self.by_parameter.get(name, "")
+        if flag and flag in match.string:
+            return match[0]
+        if flag and match["subject"]:
+            return flag
+        typed = ""
+        if flag:
+            typed = _flag_with_value(flag, match["value"])
+        elif match["parameter"] and self._is_key(name):
+            typed = f"--set {self.section}.{name}={match['value']}"
+        if not typed:
+            return match[0]
+        if match["verb"]:
+            verb = {"Set": "Use", "set": "use"}[match["verb"]]
+            return f"{verb} {typed}"
+        return typed
+
+    def _is_key(self, name: str) -> bool:
+        """Tell whether a name is a key of the command's section that no parameter sets."""
+        if not self.section or name in self.by_parameter:
+            return False
+        from neurocontrast.config import Config
+
+        settings = Config.model_fields[self.section].annotation
+        return name in getattr(settings, "model_fields", ())
+
+
+def _flag_of(parameter: inspect.Parameter) -> str:
+    """Return an option's flag in Typer's spelling, the first of several; "" for an argument."""
+    for annotation in getattr(parameter.annotation, "__metadata__", ()):
+        if not isinstance(annotation, OptionInfo):
+            continue
+        first, *_ = annotation.param_decls or (f"--{parameter.name.replace('_', '-')}",)
+        return first.partition("/")[0]
+    return ""
+
+
+def _flag_with_value(flag: str, value: str) -> str:
+    """Return a flag as typed for a value of Python; "" for a list or mapping."""
+    if value in ("True", "true"):
+        return flag
+    if value in ("False", "false"):
+        return f"--no-{flag.removeprefix('--')}"
+    if value in ("[", "{"):
+        return ""
+    return f"{flag} {value}"

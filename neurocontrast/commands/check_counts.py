@@ -1,0 +1,56 @@
+"""Count the scans of a table by site, sex and diagnosis."""
+
+import pandas as pd
+
+from neurocontrast.data.addresses import address_of
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.kinds import KINDS, SampleKind
+
+
+def kind_of_images(cohort: Cohort) -> SampleKind | None:
+    """Return the kind of a cohort's samples; None for scans and for people with measures."""
+    for path in cohort.table.get("path", ()):
+        address = address_of(str(path))
+        if address is not None:
+            return KINDS.find(address.kind)
+    return None
+
+
+def summarise(cohort: Cohort) -> pd.DataFrame:
+    """Count scans of each site, or images of each split; the last row counts all."""
+    sample_kind = kind_of_images(cohort)
+    table = cohort.table
+    if sample_kind is not None:
+        return sample_kind.summarise(table)
+    by_site = {}
+    if "site" in table and table["site"].notna().any():
+        by_site = {str(site): scans for site, scans in table.groupby("site")}
+        if table["site"].isna().any():
+            by_site["site n/a"] = table[table["site"].isna()]
+    counts = []
+    for scans in [*by_site.values(), table]:
+        counts.append(_count_scans(scans, table))
+    return pd.DataFrame(counts, index=[*by_site, "all"])
+
+
+def _count_scans(scans: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+    """Count the scans of a site, with a count of each sex and diagnosis of the whole table."""
+    row: dict[str, float] = {"scans": len(scans), "subjects": scans["subject_id"].nunique()}
+    if "age" in whole:
+        ages = scans["age"].agg(["mean", "min", "max"])
+        row |= {f"age {name}": value for name, value in ages.items()}
+    for column in ("sex", "diagnosis"):
+        if column in whole:
+            counts = scans[column].value_counts()
+            row |= {
+                f"{column} {value}": int(counts.get(value, 0))
+                for value in sorted(whole[column].dropna().unique())
+            }
+            if whole[column].isna().any():
+                row[f"{column} n/a"] = int(scans[column].isna().sum())
+    return row
+
+
+def without_ages(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the counts without ages, since the youngest and oldest are single people."""
+    return summary.loc[:, ~summary.columns.astype(str).str.startswith("age")]

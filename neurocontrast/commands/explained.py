@@ -1,0 +1,288 @@
+"""Maps of scans, and rankings of regional measures, by their share in a probe's score."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, starmap
+from operator import attrgetter
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+from nibabel.affines import apply_affine
+
+from neurocontrast.data.sources import BrainVolumes, RegionalMeasures
+from neurocontrast.documents.explanation import BlockShare, ExplanationMethod, TopRegion
+from neurocontrast.evaluation import FittedProbe
+from neurocontrast.evaluation.measure.uncertainty import resample_counts
+from neurocontrast.evaluation.plan.units import choose_units
+from neurocontrast.evaluation.rows import site_names
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.explanation import ExplanationSettings
+from neurocontrast.explanation.maps import (
+    Map,
+    ScoredScans,
+    explain_mean_of_scans,
+    find_peaks,
+    name_of_place,
+)
+from neurocontrast.explanation.measures import ScoredMeasures, explain_measures
+from neurocontrast.explanation.surface import draw_regions, find_annotations
+from neurocontrast.files import write_table
+from neurocontrast.progress import Progress
+from neurocontrast.reporting.sections.brain import inside_brain
+from neurocontrast.runs.explaining import Look
+from neurocontrast.runs.networks import first_alike
+from neurocontrast.transforms.grids import Grid
+
+_MAP = "saliency.nii.gz"
+_RANKING = "regions.tsv"
+_SURFACE = "surface.png"
+_N_RESAMPLES = 1000
+_N_TOP = 10
+_PEAKS_APART_MM = 20.0
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Scores of the explained subjects, and the map or ranking of where differences come from."""
+
+    scores: list[float]
+    method: ExplanationMethod
+    save: Callable[[Path], None]
+    """Function that writes the map or the ranking into a folder."""
+
+
+def explain_score(
+    probe: FittedProbe,
+    looks: Sequence[Look],
+    settings: ExplanationSettings,
+    atlas: str | os.PathLike[str] | None,
+    progress: Progress,
+) -> Explained:
+    """Rank regional measures, or map the brain, by the share of the differences in the score."""
+    if isinstance(looks[0].source, RegionalMeasures):
+        explained = _explain_measures(looks, probe.target, settings, atlas, progress)
+    else:
+        explained = _explain_scans(looks, settings, progress)
+    if probe.members:
+        explained = replace(explained, method=_say_mean(probe, explained.method))
+    return explained
+
+
+def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMethod:
+    """Note, for a run of several members, that the explained score is the mean of theirs."""
+    warnings = list(method.warnings)
+    if probe.kind != "continuous":
+        warnings.append(
+            f"The evaluation predicts by the mean of {len(probe.members)} members' probabilities. "
+            "This is a map of the mean of their decision values (log-odds), to which places and "
+            "blocks add up."
+        )
+    return method.with_keys(n_members=len(probe.members), warnings=warnings)
+
+
+def settings_for_measures(settings: ExplanationSettings, n_subjects: int) -> ExplanationSettings:
+    """Return settings to explain all subjects, unless a number is set; refuse settings of scans."""
+    of_scans = sorted(settings.model_fields_set & {"patch_mm", "fill", "smooth_mm"})
+    if of_scans:
+        raise ConfigError(
+            f"explanation.{of_scans[0]}: is of scans, and this run was trained on regional "
+            "measures, each of which is replaced by its mean. Leave it out."
+        )
+    if "n_subjects" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"n_subjects": n_subjects})
+
+
+def _explain_measures(
+    looks: Sequence[Look],
+    target: str,
+    settings: ExplanationSettings,
+    atlas: str | os.PathLike[str] | None,
+    progress: Progress,
+) -> Explained:
+    """Rank measures by their share, with intervals from resamples of sites, or of subjects."""
+    cohort = looks[0].cohort
+    members = list(map(_scored_measures, looks))
+    columns = list(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), members))))
+    source = looks[0].source
+    assert isinstance(source, RegionalMeasures)
+    contract = source.known
+    labels = find_annotations(atlas, contract.atlas)
+    table = cohort.table
+    if labels is None:
+        progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
+    sites = site_names(table.get("site", [None] * len(table)))
+    people = table["subject_id"].to_numpy(dtype=object)
+    units = choose_units("auto", sites, people, target=target)
+    draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
+    explained = explain_measures(members, columns, draws, settings=settings, progress=progress)
+    low, high = explained.interval
+    ranking = pd.DataFrame({"region": columns, "value": explained.share, "low": low, "high": high})
+    ranking = ranking.assign(**explained.by_block)
+    order = np.argsort(-ranking["value"].abs().to_numpy(), kind="stable")
+    ranking = ranking.iloc[order].reset_index(drop=True)
+    method = ExplanationMethod(
+        method="replacement by the mean",
+        atlas=contract.atlas,
+        software=contract.software,
+        n_measures=len(ranking),
+        resampled=units.name,
+        n_units=units.n,
+        n_resamples=_N_RESAMPLES,
+        seed=settings.seed,
+        map=_RANKING,
+        top_regions=list(map(TopRegion.model_validate, ranking.head(_N_TOP).to_dict("records"))),
+        warnings=list(cohort.warnings),
+        blocks=list(starmap(_share_of_block, explained.block_shares.items())),
+    )
+
+    def save(folder: Path) -> None:
+        write_table(folder / _RANKING, ranking)
+        values = dict(zip(ranking["region"], ranking["value"], strict=True))
+        if labels is not None and not draw_regions(values, labels, folder / _SURFACE):
+            progress.message(
+                "No picture of the cortex: none of the measures is of a region of the atlas."
+            )
+
+    return Explained(explained.scores, method, save)
+
+
+def _share_of_block(name: str, share: float) -> BlockShare:
+    """Describe the share of one block of features, such as principal components, in the score."""
+    return BlockShare(name=name, share=share)
+
+
+def _scored_measures(look: Look) -> ScoredMeasures:
+    """Return the measures of people as a network reads them, with the network's score."""
+    assert isinstance(look.source, RegionalMeasures)
+    values = look.source.images(look.cohort).values
+    return ScoredMeasures(look.score, values, look.source.known.columns)
+
+
+def _explain_scans(
+    looks: Sequence[Look],
+    settings: ExplanationSettings,
+    progress: Progress,
+) -> Explained:
+    """Map where differences come from, on the grid of the scans."""
+    shape, grids = _grids_of(looks)
+    grid, notes = _common_grid(grids, shape)
+    for note in notes:
+        progress.warning(note)
+    members = []
+    for look in looks:
+        members.append(ScoredScans(look.score, look.source.images(look.cohort)))
+    rows = range(len(looks[0].cohort))
+    explained = explain_mean_of_scans(
+        members, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress
+    )
+    share = explained.share
+    maps = {_MAP: share}
+    blocks = []
+    for block, of_block in explained.by_block.items():
+        file = f"saliency_{block}.nii.gz"
+        maps[file] = of_block
+        blocks.append(BlockShare(name=block, share=explained.block_shares[block], map=file))
+    method = ExplanationMethod(
+        method="occlusion",
+        patch_mm=settings.patch_mm,
+        fill=settings.fill,
+        smooth_mm=settings.smooth_mm,
+        seed=settings.seed,
+        spacing_mm=_spacing_of(grid),
+        shape=list(share.shape),
+        affine=grid.affine.tolist(),
+        template="MNI152" if grid.is_mni else None,
+        map=_MAP,
+        top_regions=_peaks_of(share, grid),
+        warnings=notes,
+        blocks=blocks,
+    )
+
+    def save(folder: Path) -> None:
+        for name, values in maps.items():
+            _save_map(folder / name, values, grid)
+
+    return Explained(explained.scores, method, save)
+
+
+def _spacing_of(grid: Grid) -> float | list[float]:
+    """Return the voxel size of a grid, one number for cubes."""
+    if len(set(grid.spacing_mm)) == 1:
+        return grid.spacing_mm[0]
+    return list(grid.spacing_mm)
+
+
+def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
+    """Return the peaks of a map with their regions; in MNI space, of the brain alone."""
+    in_brain = share
+    if grid.is_mni:
+        in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine))
+    distance = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+    peaks = []
+    for voxel in find_peaks(in_brain, distance=distance):
+        position_mm = apply_affine(grid.affine, voxel).tolist()
+        x = round(position_mm[0], 1)
+        y = round(position_mm[1], 1)
+        z = round(position_mm[2], 1)
+        region = name_of_place(x=x, y=y, z=z) if grid.is_mni else None
+        peaks.append(TopRegion(x=x, y=y, z=z, region=region, value=float(share[voxel])))
+    return peaks
+
+
+def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
+    """Return the shape of the scans as all networks read them, and the grid of each scan.
+
+    Members that read scans on grids of unlike size have no map in common, and are refused.
+    """
+    shapes = dict[tuple[int, ...], None]()
+    grids = []
+    for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), looks)))):
+        look = looks[number]
+        assert isinstance(look.source, BrainVolumes)
+        shapes[tuple(look.source.shape(look.cohort))] = None
+        grids += list(map(look.source.grid, look.cohort.scans))
+    spacings = set(map(attrgetter("spacing_mm"), grids))
+    if len(looks) > 1 and (len(shapes) > 1 or len(spacings) > 1):
+        sizes = ", ".join("×".join(map(str, shape)) for shape in shapes)
+        raise ConfigError(
+            f"explain: the members of this run read scans on unlike grids ({sizes} voxels of "
+            f"{len(spacings)} sizes), and a map is of one. Embed with one member, RUN/members/0, "
+            "evaluate that, and explain it."
+        )
+    return next(iter(shapes)), grids
+
+
+def _save_map(path: Path, share: Map, grid: Grid) -> None:
+    """Write a map with a header of its own: the headers of scans can name people."""
+    image = nib.Nifti1Image(share, grid.affine)
+    code = "mni" if grid.is_mni else "aligned"
+    image.set_sform(grid.affine, code=code)
+    image.set_qform(grid.affine, code=code)
+    image.header.set_xyzt_units("mm")
+    nib.save(image, path)
+
+
+def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:
+    """Return the grid of the average map, and warnings about scans in another space."""
+    corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
+    places = np.array([(corners @ grid.affine.T)[:, :3] for grid in grids])
+    apart = float(np.linalg.norm(places - places[0], axis=-1).max())
+    is_mni = all(grid.is_mni for grid in grids)
+    notes = []
+    if apart > max(grids[0].spacing_mm):
+        notes.append(
+            "the scans do not lie in one space: their voxels are up to "
+            f"{apart:.0f} mm apart by their headers. The map averages voxel by voxel all the same, "
+            "and places in it are rough; register the scans to MNI152 first."
+        )
+    if not is_mni:
+        notes.append(
+            "the headers do not say that the scans are in the space of MNI152 (sform code 4), so "
+            "the coordinates of the map may not be those of the template."
+        )
+    is_one_space = apart <= max(grids[0].spacing_mm)
+    return Grid(grids[0].affine, grids[0].spacing_mm, is_mni and is_one_space), notes

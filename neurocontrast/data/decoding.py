@@ -1,0 +1,293 @@
+"""Decode columns of tables of people, by units and codes in JSON files and in columns' names."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from neurocontrast.cells import WORDS_FOR_MISSING, Refusal, is_missing, number_of, text_of
+from neurocontrast.data.codes import base_name, codes_in_name, sexes_in_words
+from neurocontrast.data.columns import as_age
+from neurocontrast.data.descriptions import NOTHING, Description
+from neurocontrast.data.problems import shown
+from neurocontrast.data.sexes import OTHERS, as_sex, plain_word, read_sexes, sex_in
+from neurocontrast.exceptions import one_of
+
+_PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
+"""Unit of age → number of units in a year."""
+_UNITS = {
+    "y": "year",
+    "yr": "year",
+    "a": "year",
+    "m": "month",
+    "mo": "month",
+    "mth": "month",
+    "w": "week",
+    "wk": "week",
+    "d": "day",
+}
+"""Abbreviation → unit of age."""
+_NAMES_OF_UNITS = ("unit", "units", "Unit", "Units", "in")
+"""Words before a unit in a column's name, as in ``age (unit=days)``."""
+_ML_PER_UNIT = {
+    **dict.fromkeys(("ml", "cm3", "cm^3", "cm³", "cc", "milliliter", "millilitre"), 1.0),
+    **dict.fromkeys(("mm3", "mm^3", "mm³", "ul", "µl"), 1e-3),
+    **dict.fromkeys(("l", "liter", "litre", "dm3", "dm^3", "dm³"), 1e3),
+}
+"""Unit of volume → number of mL in one unit."""
+_SMALLEST_ML = 100.0
+"""Smallest head volume in mL."""
+_LARGEST_ML = 10_000.0
+"""Largest head volume in mL; a larger number is taken as mm³, the unit of FreeSurfer's eTIV."""
+_WORDS_FOR_MISSING_AGES = WORDS_FOR_MISSING | {"unknown"}
+_IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
+_UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
+
+
+@dataclass
+class Decoded:
+    """Decoded column: for each cell its value as text, "" if missing, or a `Refusal`."""
+
+    values: list[str | Refusal]
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Cell → word for a sex other than F and M; empty for other columns than sexes."""
+    notes: tuple[str, ...] = ()
+    """Sentences on how a column of sexes was read."""
+
+
+def decode_column(
+    kind: str, column: str, cells: Sequence[str], description: Description = NOTHING
+) -> Decoded:
+    """Decode a column of people by a JSON description and by codes in the column's name.
+
+    Parameters
+    ----------
+    kind : str
+        ``age`` (decoded to years), ``sex`` (to F and M), ``tiv`` (to mL), or any other kind, whose
+        codes become their meanings.
+    column : str
+        Name of the column, which may explain codes.
+    cells : sequence of str
+        Cells of the column.
+    description : Description
+        Description of the column; codes of sexes are read from its free text if it has no levels.
+    """
+    if kind == "age":
+        return _ages(column, cells, description)
+    if kind == "tiv":
+        return Decoded([_head_size(cell, description.units) for cell in cells])
+    if kind == "sex":
+        return _sexes(column, cells, description)
+    codes = codes_in_name(column)
+    return Decoded([_meaning(cell, codes, description.levels) for cell in cells])
+
+
+def _same_code(cell: str) -> str:
+    """Return a code in a form for comparison, in which 1, 1.0 and 01 are the same."""
+    number = number_of(cell)
+    if number is None:
+        return cell
+    return text_of(number)
+
+
+def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
+    """Return a code's meaning; codes match as equal numbers, or in another case if unique."""
+    if cell in meanings:
+        return meanings[cell]
+    alike = set()
+    for code, meaning in meanings.items():
+        if _same_code(code) == _same_code(cell):
+            return meaning
+        if code.lower() == cell.lower():
+            alike.add(meaning)
+    if len(alike) != 1:
+        return None
+    return alike.pop()
+
+
+def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
+    """Return the meaning of a cell, "" if missing; refuse a cell without an entry in Levels."""
+    level = cell
+    if levels and not is_missing(cell):
+        by_name: Mapping[str, str] = {}
+        if number_of(cell) is None:
+            by_name = _by_meaning(levels)
+        level = _lookup(cell, levels) or _lookup(cell, by_name) or ""
+        if not level:
+            return Refusal(f"Levels of the JSON file has {one_of(levels)}")
+    meaning = _lookup(level, codes) or level
+    if is_missing(meaning):
+        return ""
+    return meaning
+
+
+def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
+    """Return meaning → meaning, for cells that hold a meaning in place of its code."""
+    return dict(zip(levels.values(), levels.values(), strict=True))
+
+
+def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    """Decode a column of sexes, from codes in its name, its Levels, and words in cells."""
+    codes = codes_in_name(column)
+    levels = description.levels or sexes_in_words(description.words)
+    words = []
+    refusals = {}
+    for row, cell in enumerate(cells):
+        word = _explained_sex(cell, codes, levels)
+        if isinstance(word, Refusal):
+            refusals[row] = word
+            word = ""
+        words.append(word)
+    sexes = read_sexes(words)
+    values = list(sexes.values)
+    others = {}
+    for row, cell in enumerate(cells):
+        values[row] = refusals.get(row, values[row])
+        if words[row] in sexes.others:
+            others[cell] = words[row]
+    return Decoded(values, others, sexes.notes)
+
+
+def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
+    """Replace a coded sex by its meaning for `read_sexes`; refuse contradictory explanations."""
+    if is_missing(cell):
+        return ""
+    meanings = list(filter(None, (_lookup(cell, codes), _lookup(cell, levels))))
+    explained = [*codes.values(), *levels.values()]
+    sexes = {_sex_of_meaning(meaning, explained) for meaning in meanings}
+    if len(sexes) > 1:
+        return Refusal(f"the column's name says {shown(meanings[0])}, Levels {shown(meanings[1])}")
+    if meanings:
+        sex = sexes.pop()
+        clear = _clear_sex(cell, [*codes, *levels])
+        if sex is None or clear not in (None, sex):
+            return Refusal(
+                f"it is explained as {shown(meanings[0])}, which contradicts or is not F or M"
+            )
+        return sex
+    allowed = {_sex_of_meaning(meaning, levels.values()) for meaning in levels.values()}
+    is_code = number_of(cell) is not None
+    if (codes and is_code) or (levels and (is_code or as_sex(cell) not in allowed)):
+        if levels:
+            return Refusal(f"Levels of the JSON file has {one_of(levels)}")
+        return Refusal(f"the column's name has {one_of(codes)}")
+    return cell
+
+
+def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
+    """Return the sex that a code such as ``f`` means as a word; None if unclear or a number."""
+    if number_of(code) is not None:
+        return None
+    sex = read_sexes([code, *codes]).values[0]
+    if isinstance(sex, Refusal):
+        return None
+    return sex
+
+
+def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
+    """Return the sex in a code's meaning: F, M or another word; "" if missing, None if unclear."""
+    word = plain_word(meaning)
+    if is_missing(meaning):
+        return ""
+    if word in OTHERS:
+        return word
+    if number_of(meaning) is not None:
+        return None
+    sex = read_sexes([meaning, *meanings]).values[0]
+    if isinstance(sex, Refusal):
+        return sex_in(meaning)
+    return sex
+
+
+def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
+    """Convert a column of ages to years; refuse ages of an unknown unit."""
+    codes = codes_in_name(column)
+    description = _with_units_of(codes, description)
+    unit = _unit_of_age(column, description)
+    values: list[str | Refusal] = []
+    for cell in cells:
+        meaning = _lookup(cell, codes) or _lookup(cell, description.levels)
+        explained = cell
+        if meaning is not None and not _is_top_coded(cell):
+            explained = meaning
+        if is_missing(explained) or plain_word(meaning or "") in _WORDS_FOR_MISSING_AGES:
+            values.append("")
+        elif isinstance(unit, Refusal):
+            values.append(unit)
+        else:
+            values.append(_years(explained, unit))
+    return Decoded(values)
+
+
+def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
+    """Add the unit in a column's name, as in ``age (unit=days)``, to the description."""
+    unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
+    # Other Units of a JSON file contradict these words.
+    described = f"{description.words}, in {unit}"
+    return replace(description, units=description.units or unit, words=described)
+
+
+def _is_top_coded(cell: str) -> bool:
+    """Tell whether a cell is a top-coded age such as ``89+``."""
+    return number_of(cell) is None and isinstance(as_age(cell), float)
+
+
+def _unit_of_age(column: str, description: Description) -> str | Refusal:
+    """Return the unit of a column of ages; refuse an unknown unit, or contradictory words."""
+    usual = "year"
+    if base_name(column) == "interview_age":
+        usual = "month"
+    written = re.sub(r"\bold\b", "", description.units.lower()).strip(" .()[]").rstrip("s")
+    unit = _UNITS.get(written, written) or usual
+    if unit not in _PER_YEAR:
+        allowed = "'years', 'months', 'weeks', 'days'"
+        return Refusal(f"Units {shown(description.units)} are not known; {allowed} are")
+    pattern = _IN_UNIT
+    if not written:
+        pattern = _UNITS_NAMED
+    described = {*pattern.findall(description.words.lower())}
+    if base_name(column) == "age_years":
+        described.add("year")
+    if described and unit not in described:
+        units = "are not given"
+        if written:
+            units = f"are {unit}s"
+        described_unit = min(described)
+        return Refusal(
+            f"Units of the JSON file {units}, and the column is described as in {described_unit}s; "
+            "write the right Units"
+        )
+    return unit
+
+
+def _years(cell: str, unit: str) -> str | Refusal:
+    """Convert an age from `unit` to years, as text; refuse a cell that is no age."""
+    number = number_of(cell)
+    if number is None and unit != "year":
+        return Refusal(f"an age in {unit}s is a number, or n/a")
+    years = cell
+    if unit != "year" and number is not None:
+        years = f"{number / _PER_YEAR[unit]:.4g}"
+    age = as_age(years)
+    if isinstance(age, Refusal):
+        return age
+    return years
+
+
+def _head_size(cell: str, units: str) -> str | Refusal:
+    """Convert a head volume to mL, by the described unit or by the size of the number."""
+    if is_missing(cell):
+        return ""
+    number = number_of(cell)
+    factor = _ML_PER_UNIT.get(units.strip().lower())
+    if factor is None:
+        factor = 1.0
+        if number is not None and number > _LARGEST_ML:
+            factor = 1e-3
+    volume = (number or 0.0) * factor
+    if volume < _SMALLEST_ML:
+        return Refusal("the volume of a head is a number of mL or mm³ (litres times 1000), or n/a")
+    if volume > _LARGEST_ML:
+        return Refusal(f"this is no volume of a head in {units}, as Units of the JSON file say")
+    if factor == 1.0:
+        return cell
+    return f"{volume:.1f}"

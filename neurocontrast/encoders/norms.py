@@ -1,0 +1,19 @@
+"""Normalisation layers of networks, as `EncoderSettings.norm` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from neurocontrast.encoders.settings import EncoderSettings
+
+
+def norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
+    """Return a factory: number of channels → normalisation layer."""
+    if settings.norm == "group":
+        return partial(nn.GroupNorm, n_groups)
+    return {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[settings.n_dims]

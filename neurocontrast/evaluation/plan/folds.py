@@ -1,0 +1,159 @@
+"""Make the splits that the settings or the user's splitter ask for, and describe them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.documents.info import EmbeddingsInfo
+from neurocontrast.documents.result import FixedSplit
+from neurocontrast.evaluation.plan.leakage import pretrained
+from neurocontrast.evaluation.plan.plan import SplitDesign
+from neurocontrast.evaluation.plan.scans import Scans
+from neurocontrast.evaluation.rows import row_names, site_names
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import (
+    Split,
+    check_class_sizes,
+    check_splits,
+    leave_site_out,
+    parts_of,
+    stratified,
+)
+from neurocontrast.evaluation.splits.given import (
+    check_fixed,
+    describe_splitter,
+    fixed_split,
+    read_split_file,
+    splits_from_cv,
+    splits_from_table,
+)
+from neurocontrast.exceptions import ConfigError
+
+
+def check_one_design(settings: EvaluationSettings, cv: Any) -> None:
+    """Refuse settings of folds beside a splitter, which makes all folds."""
+    if cv is None:
+        return
+    others = {
+        "split_file": settings.split_file is not None,
+        "split_column": settings.split_column is not None,
+        f"splits={settings.splits}": settings.splits != "stratified",
+        "n_repeats": settings.n_repeats > 1,
+    }
+    stated = [name for name, is_stated in others.items() if is_stated]
+    if stated:
+        raise ConfigError(
+            f"cv: a splitter makes all folds, and {' and '.join(stated)} would too. Leave out "
+            "either."
+        )
+
+
+def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Split]:
+    """Return splits without leaks: of a column, a file, a splitter, each site, or dealt folds."""
+    table = scans.table
+    target = scans.target
+    subjects = table["subject_id"].to_numpy(dtype=object)
+    if settings.split_column is not None:
+        splits = [fixed_split(table, settings.split_column)]
+        check_fixed(splits[0], target, subjects)
+        return splits
+    if settings.split_file is not None:
+        splits = splits_from_table(read_split_file(settings.split_file), table)
+    elif cv is not None:
+        splits = splits_from_cv(
+            cv, features=scans.features, target=target, subjects=subjects, sites=table["site"]
+        )
+    elif settings.splits == "leave-site-out":
+        _check_sites_can_be_left_out(settings)
+        splits = leave_site_out(
+            site_names(table["site"]), subjects, names=row_names(table, np.arange(len(table)))
+        )
+    else:
+        check_class_sizes(target, subjects, settings.n_folds)
+        splits = stratified(
+            target,
+            site_names(table["site"]),
+            subjects,
+            n_folds=settings.n_folds,
+            n_repeats=settings.n_repeats,
+            seed=settings.seed,
+        )
+    check_splits(splits, target, subjects)
+    return splits
+
+
+def _check_sites_can_be_left_out(settings: EvaluationSettings) -> None:
+    """Refuse to leave sites out where the site is the target, and to leave each out twice."""
+    if settings.target == "site":
+        raise ConfigError(
+            "splits: a site that is held out cannot be predicted. Use splits=stratified."
+        )
+    if settings.n_repeats > 1:
+        raise ConfigError(
+            f"n_repeats: each site is left out once, so it must be 1, got {settings.n_repeats}."
+        )
+
+
+def describe_splits(
+    splits: list[Split],
+    scans: Scans,
+    settings: EvaluationSettings,
+    cv: Any,
+    info: EmbeddingsInfo,
+    *,
+    n_twins: int,
+) -> SplitDesign:
+    """Describe for ``evaluation.json`` how the splits came about.
+
+    `n_twins` counts test rows that are copies of training rows, where a column names both.
+    """
+    if settings.split_column is not None:
+        parts = _describe_fixed(settings.split_column, splits[0], scans.table, info, n_twins)
+        return SplitDesign("fixed", fixed=parts)
+    if settings.split_file is not None:
+        return SplitDesign("file")
+    if cv is None:
+        return SplitDesign(settings.splits)
+    name = "custom"
+    if splits[0].held_out_site is not None:
+        name = "leave-site-out"
+    return SplitDesign(name, splitter=describe_splitter(cv))
+
+
+def _describe_fixed(
+    column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
+) -> FixedSplit:
+    """Describe train, validation and test as a column names them: sizes, and the use of each."""
+    parts = parts_of(split)
+    sizes = {}
+    n_pretrained: dict[str, int | None] = dict.fromkeys(parts)
+    for name, rows in parts.items():
+        sizes[name] = len(rows)
+    if info.pretraining_subjects is not None:
+        is_pretrained = pretrained(table, info)
+        for name, rows in parts.items():
+            n_pretrained[name] = int(is_pretrained[rows].sum())
+    chosen_on = "a fifth of train"
+    refit_on = ["train"]
+    if len(parts["validation"]):
+        chosen_on = "validation"
+        refit_on.append("validation")
+    return FixedSplit(
+        column=column,
+        n=sizes,
+        chosen_on=chosen_on,
+        refit_on=refit_on,
+        n_fitted=len(split.train),
+        n_pretrained=n_pretrained,
+        n_duplicates={"test": n_twins},
+    )
+
+
+def why_untested(settings: EvaluationSettings, cv: Any) -> str:
+    """Return why a scan that is evaluated is in no test fold."""
+    if settings.split_column is not None:
+        return "fitted on (train and validation)"
+    if cv is None:
+        return "never tested, by the split file"
+    return "never tested, by the splitter"

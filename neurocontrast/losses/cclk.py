@@ -85,8 +85,8 @@ class _CCLK(Objective):
     def pull_and_push(self, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
         """Return log a and log b of an anchor's loss −log(a / (a + b)), both divided by K_ii.
 
-        K_ij is exp of the similarity of scans i and j in two views, and M_i estimates the mean of K_ij over
-        scans j with the condition of scan i.
+        K_ij is exp of the similarity of scans i and j in two views, and M_i estimates the mean of
+        K_ij over scans j with the condition of scan i.
 
         Parameters
         ----------

@@ -28,11 +28,13 @@ def fit_on_all(
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe to all scans of a plan, with a penalty chosen on inner folds.
 
-    All scans are `Plan.fitted_rows`. A `weight` of the network's features beside linear components
-    is kept, not chosen. `chosen` are earlier fits, one for each encoder of a run, whose penalty and
-    weight are kept. `pairs` are, for each encoder, rows to fit and rows to try penalties and
-    weights on in place of inner folds. Return the probe's predictions of the same scans, and the
+    All scans are `Plan.fitted_rows`. Return the probe's predictions of the same scans, and the
     probe to be stored, or None where `Plan.why_not_stored` has a reason.
+
+    A `weight` of the network's features against linear components is used, and no other weight
+    tried. `chosen` are earlier fits, one for each encoder of a run, whose penalty and weight are
+    used. `pairs` hold for each encoder the rows to fit, and the rows to try penalties and weights
+    on in place of inner folds.
     """
     rows = plan.fitted_rows
     on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)

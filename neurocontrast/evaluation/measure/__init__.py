@@ -19,7 +19,7 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse a plan whose settings ask a finding for more than its cohort can tell."""
+    """Refuse a plan with settings that a finding cannot serve, such as too large training sizes."""
     for question in questions:
         if question.check is not None:
             question.check(plan)

@@ -35,8 +35,8 @@ Rows = npt.NDArray[np.intp]
 
 
 N_FOLDS = 5
-"""Folds by which a confound is predicted. A value of a column that fewer subjects have is left out,
-since it could not be in every fold."""
+"""Number of folds by which a confound is predicted. A value of a column that fewer subjects have is
+left out, since the value could not be in every fold."""
 
 
 MIN_SUBJECTS = 20
@@ -48,7 +48,7 @@ MAX_CLASSES = 5
 
 
 MAX_SCANS = 1500
-"""Most scans among which confounds are predicted; of more, subjects are drawn."""
+"""Most scans among which confounds are predicted; with more scans, subjects are drawn at random."""
 
 
 MAX_SITE_FOLDS = 10
@@ -153,7 +153,7 @@ def _describe_adjustment(plan: Plan) -> Confounds:
 
 
 def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
-    """Return at most `MAX_SCANS` rows, drawn by subject, with a note where some are left out."""
+    """Return at most `MAX_SCANS` rows, drawn by subject, with a note if scans are left out."""
     among: Rows = np.arange(len(plan.table))
     if plan.fixed:
         # Pretraining has seen the others.
@@ -163,7 +163,7 @@ def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
 
 
 def _group_by_class(plan: Plan, rows: Rows) -> dict[str, Rows]:
-    """Return the rows of each class too, beside ``all``, unless there are many classes."""
+    """Return the rows of ``all``, and of each class of the target unless there are many classes."""
     target = plan.target
     groups = {"all": rows}
     if len(target.classes) > MAX_CLASSES:
@@ -183,7 +183,7 @@ def _tabulate(figures: Sequence[ConfoundFigure]) -> pd.DataFrame:
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
-    """Predict a column by cross-validation of the scans with a value, or return why not."""
+    """Predict a column by cross-validation, or return why a prediction is not possible."""
     values = plan.table[column].iloc[rows]
     subjects = plan.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
@@ -257,7 +257,7 @@ def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = F
 def _list_figures(
     plan: Plan, column: str, group: str, reading: Reading | str, note: str | None
 ) -> list[ConfoundFigure]:
-    """Return a column's metrics with intervals, or a single figure that says why there are none."""
+    """Return a column's metrics with intervals, or a single row with the reason for no metric."""
     if isinstance(reading, str):
         metric = "mae" if _is_number(plan, column) else "balanced_accuracy"
         return [ConfoundFigure(column, group, metric, note=reading)]

@@ -98,7 +98,7 @@ def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTe
 
 
 def _list_metrics(plan: Plan, drawn: Mapping[str, Resamples]) -> dict[str, ExternalMetric]:
-    """Return the metrics of a model with their intervals, or the reason why one is undefined."""
+    """Return a model's metrics, each with an interval, or with the reason why undefined."""
     target = plan.target
     truth = target.values[plan.splits[0].test]
     why_undefined = explain_undefined(target.kind, truth, target.classes)

@@ -34,7 +34,8 @@ from neurocontrast.seeds import derive_seed
 Drawn = Mapping[str, Resamples]
 """Resamples of a model, by metric."""
 _LEADING = ("embedding", "baseline")
-"""Names of the two models that every plan has, whose figures have places of their own."""
+"""Names of the two models that every plan has, whose metrics are in `Figures.metrics` and
+`Figures.baseline`, not in `Figures.models`."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Return, for each model whose features have the embedding beside them, the model without."""
+    """Map each model with the embedding beside its features to the model of the features alone."""
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:

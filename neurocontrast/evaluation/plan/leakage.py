@@ -34,7 +34,7 @@ class Overlap:
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Return the warnings of pretraining, in place of earlier ones, before all others."""
+        """Return the warnings of pretraining, then `others` without warnings of pretraining."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:
@@ -93,10 +93,10 @@ def check_overlap(
     info : EmbeddingsInfo
         Description of the embeddings, with the digests of pretraining.
     allow_overlap : bool
-        Whether people of pretraining are warned about instead.
+        Whether people of pretraining give a warning in place of an error.
     allowed_copies : float
-        Largest share of subjects with the content of others in pretraining that is warned about
-        instead: official sets of images hold some twice.
+        Largest share of subjects whose scans are in pretraining under another name that gives a
+        warning in place of an error: official sets hold some images twice.
     """
     people = _find_pretrained(table, info)
     n_all = table["subject_id"].nunique()

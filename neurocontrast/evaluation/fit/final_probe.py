@@ -1,4 +1,4 @@
-"""Fit the probe that is stored to all scans of a plan; of several encoders, one probe to each."""
+"""Fit the probe that is written to a file: on all scans of a plan, one for each encoder."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,7 +78,7 @@ def _as_stored(
     encoder: str | None,
     distribution: TrainingDistribution | None,
 ) -> FittedProbe:
-    """Return the probe to be stored: arrays of each encoder's model of all scans, and names."""
+    """Return the probe to be stored, made of each encoder's model that was fitted to all scans."""
     target = plan.target
     rows = plan.fitted_rows
     n_classes = len(target.classes)

@@ -1,4 +1,4 @@
-"""Differences of models on the same folds, pair by pair, and how well each tells the site."""
+"""Compare models on the same folds by their metrics, and by how well each tells the site."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -178,10 +178,7 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return a metric at unseen sites and its ratio to known sites, with the ends of intervals.
-
-    Values are None where unseen sites were not measured.
-    """
+    """Return a metric at unseen sites, and its ratio to the one at known sites, with intervals."""
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):

@@ -40,11 +40,12 @@ left out, since the value could not be in every fold."""
 
 
 MIN_SUBJECTS = 20
-"""Fewest subjects for the prediction of a number."""
+"""Fewest subjects with which a continuous confound, such as age, is predicted."""
 
 
 MAX_CLASSES = 5
-"""Most classes of the target within which confounds are predicted too."""
+"""Largest number of classes of the target at which confounds are predicted within each class
+too."""
 
 
 MAX_SCANS = 1500
@@ -86,7 +87,7 @@ class ConfoundFigure:
     low: float | None = None
     high: float | None = None
     chance: float | None = None
-    """The metric of a guess that reads no scan."""
+    """Value of the metric for a guess that reads no scan."""
     n: int = 0
     """Scans with a value of the column; 0 where nothing was predicted."""
     n_levels: int | None = None

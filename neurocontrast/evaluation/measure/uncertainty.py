@@ -35,7 +35,7 @@ MAX_UNDEFINED_SHARE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """A metric of all scans, of jackknife samples, and of bootstrap resamples.
+    """Values of a metric for all scans, for jackknife samples, and for bootstrap resamples.
 
     Two metrics of the same resamples are paired, and can be subtracted.
     """

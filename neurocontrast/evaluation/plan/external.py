@@ -1,4 +1,4 @@
-"""Plan the external test: the probe of all scans is applied once to people from elsewhere."""
+"""Plan the external test: the probe fitted to all scans is applied once to other people."""
 
 import itertools
 from collections.abc import Iterator, Sequence

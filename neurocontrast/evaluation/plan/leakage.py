@@ -121,7 +121,7 @@ def check_overlap(
 def _look_at_comparison(
     info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return how people of pretraining could be looked for; warn where not by content of scans."""
+    """Return how people of pretraining were looked for; warn if not by the content of scans."""
     if info.pretraining_unknown:
         who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
         return (), [Notice.of("overlap_unknown", who=who)]

@@ -262,7 +262,7 @@ class Plan:
 
     @property
     def final_seed(self) -> int:
-        """Seed of the probe of all scans; where a column names test rows, that of the one split."""
+        """Seed of the probe fitted to all scans; if a column names test rows, the split's seed."""
         seed = self.settings.seed
         if self.fixed:
             return split_seed(seed, self.splits[0])
@@ -288,13 +288,13 @@ def split_seed(seed: int, split: Split) -> int:
 
 @dataclass(frozen=True)
 class External:
-    """An external test: training and external scans in one plan, whose split tests the external."""
+    """External test: training and external scans in one plan, whose split tests external scans."""
 
     plan: Plan
     excluded: dict[str, int]
     """Number of external scans that are left out, by reason."""
     n_overlap: int
-    """External subjects that were trained on, or were in pretraining."""
+    """Number of external subjects who were trained on, or were in pretraining."""
     overlap_by: tuple[str, ...]
     """How people of pretraining were looked for: by ``identifiers``, by ``contents`` of scans."""
     notices: list[Notice]

@@ -239,7 +239,7 @@ def _threads() -> ThreadpoolController:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread, since more cost time on small matrices and change digits."""
+    """Return a context of one thread: on small matrices, more cost time and change digits."""
     return _threads().limit(limits=1)
 
 

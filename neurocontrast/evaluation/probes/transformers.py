@@ -41,7 +41,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     """
 
     side_parameters: ClassVar[tuple[str, ...]] = ()
-    """Parameters that name a side column, or several."""
+    """Names of the parameters that name a side column, or several side columns."""
 
     def side_columns(self) -> tuple[Column, ...]:
         """Return the columns that the adjustment reads."""

@@ -21,11 +21,13 @@ MIN_INNER_SITES = 2
 MAX_INNER_SITES = 10
 """Fewest and most inner folds that leave sites out."""
 MIN_LEFT_OUT_SUBJECTS = 10
-"""Sites, or groups of sites, with fewer subjects are never left out: their loss says little."""
+"""Fewest subjects of a site, or of a group of sites, that an inner fold leaves out. The loss of
+fewer subjects says little."""
 PARTS_OF_TRAIN = 5
 """Number of parts of the training rows; one part is validation where a column names none."""
 FEW_PER_INNER_FOLD = 5
-"""Subjects of a class per inner fold below which classes are spread over folds evenly."""
+"""Number of subjects of a class per inner fold; with fewer, classes are spread over folds
+evenly."""
 
 
 def penalty_folds(

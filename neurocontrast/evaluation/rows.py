@@ -237,7 +237,7 @@ def listed(names: Sequence[object], n_shown: int = 5) -> str:
 
 
 def is_number(values: pd.Series) -> bool:
-    """Tell whether a column holds numbers; true and false are none."""
+    """Tell whether a column holds numbers; true and false do not count as numbers."""
     return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
 
 

@@ -48,7 +48,7 @@ _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 class FittedProbe(BaseModel):
     """Standardisation and coefficients of a linear probe, and the meaning of its numbers.
 
-    Arrays are in ``probe.npz``, and all else, with these names, is in ``probe.json``.
+    Arrays are in ``probe.npz``, and all other attributes, under their names, in ``probe.json``.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -165,7 +165,7 @@ class FittedProbe(BaseModel):
 
 
 def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
-    """Create the folder, and write ``probe.npz``, then ``probe.json`` with its digest.
+    """Create the folder; write ``probe.npz``, then ``probe.json`` with the digest of the arrays.
 
     Neither file holds features of a single person, only means of sites and statistics of all
     people. ``trained_on`` and ``trained_contents`` hold digests of subjects and of their scans, so

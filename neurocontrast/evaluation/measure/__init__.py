@@ -1,8 +1,8 @@
 """Statistics of an evaluation: one file for each finding, with measurement and typed record.
 
-A finding is a question to every evaluation, such as how well the site can be predicted. `check`
-refuses settings that a finding cannot serve; `measure` computes the figures of the models and
-measures every finding.
+A finding answers one question about every evaluation, such as how well the site can be predicted.
+`check` refuses settings that a finding cannot serve; `measure` computes the metrics of the models,
+and measures every finding.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -32,7 +32,7 @@ def measure(
     *,
     progress: Progress = SILENT,
 ) -> MeasuredPlan:
-    """Compute the figures of the models of a plan, and measure every finding.
+    """Compute the metrics of the models of a plan, and measure every finding.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
 
 
 def score_columns(record: Result) -> list[str]:
-    """Return the columns of scores in ``predictions.tsv``: one, or of several classes one each."""
+    """Return the score columns in ``predictions.tsv``: one, or for several classes one a class."""
     if record.kind == "multiclass":
         return [f"score_{name}" for name in record.classes]
     return ["y_score"]

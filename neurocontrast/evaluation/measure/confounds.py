@@ -230,7 +230,7 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a confound in folds of some rows, from the features that the plan's probe gets."""
+    """Predict a confound of some rows by cross-validation, from features that the probe gets."""
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(
         update=_SETTINGS | {"seed": derive_seed("confounds", plan.settings.seed)}

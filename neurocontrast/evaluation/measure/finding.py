@@ -71,7 +71,7 @@ class Question(Protocol):
 
     @property
     def check(self) -> Callable[[Plan], None] | None:
-        """Refuse a plan whose settings ask for an answer that cannot be measured."""
+        """Refuse a plan whose settings ask for a finding that cannot be measured."""
 
     @property
     def record(self) -> type[Part] | None:

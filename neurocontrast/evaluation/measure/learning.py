@@ -134,7 +134,7 @@ def draw_of_split(
 def draw_order(
     target: Target, sites: npt.ArrayLike, subjects: npt.NDArray[np.object_], *, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Order subjects at random; the first k, for every k, have the shares of classes and sites.
+    """Order subjects at random; the first k, for any k, have the same shares of classes and sites.
 
     The number of subjects of a class among the first k is within one of its share of k. A
     continuous target is stratified by site only.

@@ -64,7 +64,7 @@ class MeasuredPlan:
 
 
 def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
-    """Fit the models, and compute their tables and figures, without any finding.
+    """Fit the models, and compute their tables and metrics, without any finding.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Describe for the section ``probe`` how blocks of features were weighed; empty for one."""
+    """Describe for section ``probe`` how blocks of features were weighed; empty for one block."""
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}
     if not plan.own_blocks:

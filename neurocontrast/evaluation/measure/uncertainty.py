@@ -125,9 +125,9 @@ def pooled_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return metrics of `rows` from all folds' predictions together, averaged over repeats.
+    """Compute metrics of `rows` from all folds' predictions together, averaged over repeats.
 
-    All metrics of the target, or only the metrics `names`.
+    By default all metrics of the target are computed, or else only the metrics `names`.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []

@@ -197,7 +197,7 @@ def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple
 def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Return models of columns with a design that reads the external scans too.
+    """Return models of columns whose design reads the columns of the external scans as well.
 
     A model whose columns the test table lacks is left out with a warning.
     """

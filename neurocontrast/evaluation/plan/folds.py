@@ -50,7 +50,7 @@ def check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 
 
 def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Split]:
-    """Return splits without leaks: of a column, a file, a splitter, each site, or dealt folds."""
+    """Return splits without leaks: by a column, a file, a splitter, left-out sites, or dealt."""
     table = scans.table
     target = scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)

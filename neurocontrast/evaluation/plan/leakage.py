@@ -61,7 +61,8 @@ def check_leaks(
 ) -> Leaks:
     """Refuse people of pretraining among the tested scans, and one scan under two names.
 
-    In the fixed design copies of fitted rows are counted: official sets of images hold some.
+    In the fixed design, test rows that are copies of fitted rows are counted, not refused, since
+    official image sets hold some.
     """
     allowed = settings.allow_overlap
     if settings.split_column is None:
@@ -140,7 +141,7 @@ def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool
 
 
 def _find_pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> Recognised:
-    """Find the subjects of a table whose identifier or content pretraining has."""
+    """Find the subjects of a table who were in pretraining, by identifier or content of scans."""
     return info.known_people().find(table["subject_id"], table[CONTENT])
 
 

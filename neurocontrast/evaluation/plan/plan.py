@@ -257,7 +257,7 @@ class Plan:
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the first model is not stored for other embeddings; None where stored."""
+        """Reason why the first model is not written to a file; None if the model is written."""
         return self.models[0].why_not_stored(self.settings)
 
     @property

@@ -24,7 +24,7 @@ class WeighableRows(Protocol):
     """Training and test rows of several blocks of features, to be weighed without a new fit."""
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return training and test rows with each block divided by a number."""
+        """Return training and test rows, with the features of each block divided by its divisor."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -308,7 +308,7 @@ class ComBat(SideColumnTransformer):
         return adjusted
 
     def _names_of(self, side: pd.DataFrame) -> npt.NDArray[np.str_]:
-        """Return the site of each row as text; a missing one is refused."""
+        """Return the site of each row as text; refuse rows without a site."""
         column = str(self.site)
         values = level_column("site", side[column])
         missing = int(values.isna().sum())

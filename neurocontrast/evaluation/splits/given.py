@@ -247,7 +247,7 @@ def _pairs(
 
 
 def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
-    """Return training and test rows of a split of the user's; refuse rows that are no split."""
+    """Return training and test rows of a user's split; refuse rows that form no valid split."""
     try:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
@@ -371,7 +371,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings about classes that are not tested, and about no validation."""
+    """Yield warnings about classes that are never tested, and about missing validation rows."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:

@@ -33,9 +33,10 @@ from neurocontrast.training.signals import suspending
 from neurocontrast.weights import folder_of
 
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise")
-"""Settings of an evaluation that are of frozen features, and that fine-tuning refuses."""
+"""Settings of an evaluation that need frozen features, and that fine-tuning refuses."""
 _OFF = {"confounds": False, "new_site": False, "outlyingness": False}
-"""Findings about one table of features, switched off where each fold has its own network."""
+"""Settings that switch off analyses of one table of features, since each fold has its own
+network."""
 
 
 @in_default_torch_state
@@ -75,15 +76,15 @@ def finetune(
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     from_scratch : bool, default=False
-        Whether the same network begins with random weights; the run then says architecture and
-        preprocessing alone.
+        Whether the same network begins with random weights; from the run only architecture and
+        preprocessing are then used.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
         Sections `evaluation` and `finetune`; `augment`, in place of the run's own; `seed` of the
         training; and `data`, for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
-        Transforms that `pretrain` was given from Python, where it was.
+        Transforms that were passed to `pretrain` from Python, if any.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress, bool or None

@@ -113,7 +113,10 @@ def contract_of(run: Path) -> MeasuresContract:
 
 
 def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None) -> Deviations:
-    """Return deviations from a run, or among the people; refuse measures of another atlas."""
+    """Return deviations from a run's training people, or from people of the same site.
+
+    With a run, measures of another atlas are refused.
+    """
     if contract is None:
         return deviations_among(inspected)
     n_shared = len(inspected.values.columns.intersection(list(contract.columns)))

@@ -23,7 +23,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.reading import parse_json, read_arrays
 
 _RECIPE = 1
-"""Number that is raised when the same scan gives other measures than before."""
+"""Version of the measuring code, raised when the same scan would get other measures."""
 
 
 def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:

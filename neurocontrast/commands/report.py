@@ -69,7 +69,7 @@ class ComparisonResult(WrittenFigures):
 
 
 def _difference(row: "pd.Series[Any]") -> str:
-    """Write the difference of a row of ``differences.tsv`` with its interval."""
+    """Format the difference in a row of ``differences.tsv`` with its interval, as text."""
     return estimate_text(row["difference"], (row["low"], row["high"]), digits=3, signed=True)
 
 

@@ -52,7 +52,7 @@ from neurocontrast.seeds import derive_seed
 
 
 def seed_of_member(seed: int, number: int) -> int:
-    """Return the seed of a member of a run."""
+    """Derive the seed of a member from the seed of the configuration."""
     return derive_seed("member", seed, number)
 
 
@@ -102,7 +102,7 @@ def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
-    """Refuse scans without a site, which no member could be told to leave out."""
+    """Refuse scans without a site, since members are trained without some of the sites."""
     absent = np.flatnonzero(sites.isna())
     if not len(absent):
         return
@@ -115,7 +115,7 @@ def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
 
 
 def _groups_of_sites(sites: pd.Series, subjects: pd.Series) -> list[tuple[list[str], int]]:
-    """Return groups of sites that share no person, the group with most people first."""
+    """Divide sites into groups without common people; the group with most people is first."""
     codes, names = pd.factorize(sites, sort=True)
     people = pd.factorize(subjects)[0]
     labels = number_connected(codes, people)
@@ -132,9 +132,9 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 
 
 def start_of_member(settings: Config, number: int) -> Config:
-    """Return the configuration of a member, whose ``training.init`` is one member of another run.
+    """Set ``training.init`` of member k to member k of the run that the user names.
 
-    Another number of members than that of the run is refused.
+    Both runs must have as many members. A named run of one encoder is left unchanged.
     """
     init = settings.training.init
     if init is None:
@@ -150,7 +150,7 @@ def start_of_member(settings: Config, number: int) -> Config:
 def warn_of_learned_sites(
     settings: Config, record: MembersRecord, cohort: Cohort, progress: Progress
 ) -> None:
-    """Warn of members whose first weights were learned from people of the sites that they leave."""
+    """Warn if a member starts from weights trained on people of the member's left-out sites."""
     if record.left_out is None or settings.training.init is None:
         return
     sites = np.array(levels_of("site", cohort.table["site"]), dtype=object)
@@ -175,7 +175,7 @@ def warn_of_learned_sites(
 
 
 def settings_of_member(settings: Config, record: MembersRecord, number: int) -> Config:
-    """Return the configuration of a member, with which `pretrain` alone would make the same run."""
+    """Return the configuration with which `pretrain` would train one member alone."""
     training = start_of_member(settings, number).training
     training = training.model_copy(update={"members": 1, "members_leave": None})
     data = settings.data
@@ -187,7 +187,7 @@ def settings_of_member(settings: Config, record: MembersRecord, number: int) -> 
 
 
 def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
-    """Return a selection of rows that leaves out some more sites than ``data.where``."""
+    """Return ``data.where``, a selection of rows, with more sites left out."""
     chosen = where.get("site", {"not": ()})
     if isinstance(chosen, Mapping):
         return {**where, "site": {"not": (*chosen["not"], *left_out)}}
@@ -217,7 +217,7 @@ def train_members(run: Run, engine: Engine, progress: Progress) -> None:
 
 
 def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
-    """Return the run of a member, begun anew or continued from its last state."""
+    """Return a member as a run to train, to begin or to continue in the member's folder."""
     settings = settings_of_member(run.settings, record, number)
     folder = folder_of_member(run.folder, number)
     return replace(run, settings=settings, folder=folder, resumes=True)
@@ -256,7 +256,7 @@ def _open_members(run: Run, stack: ExitStack, progress: Progress) -> MembersReco
 def check_members(
     settings: Config, record: MembersRecord, cohort: Cohort, source: Source | None = None
 ) -> None:
-    """Refuse members that could not be trained on their share of a run's cohort."""
+    """Refuse a run if a member could not be trained without the member's left-out sites."""
     sites = np.array(levels_of("site", cohort.table.get("site", ())), dtype=object)
     for number in range(len(record.seeds)):
         seen = cohort
@@ -275,7 +275,7 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
 
 
 def _finish_members(run: Run, record: MembersRecord) -> None:
-    """Finish a run: write the people of all members, and then the digests of their weights."""
+    """Finish a run of members: write ``provenance.json``, and then the digests of weights."""
     if record.weights is not None:
         return
     folder = run.folder

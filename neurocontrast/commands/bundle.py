@@ -75,7 +75,7 @@ def bundle(
         Folder to make.
     licence : path, optional
         Text file with the licence of the weights, put before that of the code in
-        ``docs/license.txt``. What the data were shared under may bind it.
+        ``docs/license.txt``. The terms under which the data were shared may restrict the licence.
     overwrite : bool
         Whether a bundle in `out` is replaced.
 

@@ -36,11 +36,11 @@ _PATHS = ("test", "split_file", "scans")
 class EvaluationResult(WrittenFigures):
     """Folder of an evaluation: a path with the evaluation's metrics as attributes.
 
-    ``print(result)`` shows the people who were evaluated and the leading metrics. ``result /
-    "folds.tsv"``, ``f"{result}"`` and every attribute of a `Path` work, and so does every function
-    that takes the folder. A metric of the embedding is an attribute too, such as ``result.auc``:
-    computed over the held-out predictions of all folds together, or the mean over folds for metrics
-    that are only defined by fold.
+    ``print(result)`` shows the people who were evaluated and the leading metrics. The result works
+    as a `Path`: ``result / "folds.tsv"``, ``f"{result}"``, every attribute of a `Path`, and every
+    function that takes the folder. A metric of the embedding is an attribute too, such as
+    ``result.auc``: computed over the held-out predictions of all folds together, or the mean over
+    folds for metrics that are only defined by fold.
 
     Parameters
     ----------

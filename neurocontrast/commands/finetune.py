@@ -95,12 +95,13 @@ def finetune(
 
     Notes
     -----
-    One part in ``n_inner_folds`` of each training fold is set aside by subject, or by site with
-    ``inner_splits="leave-site-out"``: the epoch with the lowest loss there is taken, and nobody of
-    it is trained on afterwards. The loss is the cross-entropy, or the squared error of numbers
-    standardised over the training fold. The head sees standardised features; on a pretrained
-    encoder it begins as the linear probe of the frozen features, from scratch as the shares of the
-    classes, or the mean. Probabilities are those of the network.
+    One part in ``n_inner_folds`` of each training fold is set aside for validation, by subject, or
+    by site with ``inner_splits="leave-site-out"``. The weights of the epoch with the lowest
+    validation loss are used; the validation scans are never trained on. The loss is the
+    cross-entropy, or the squared error of numbers standardised over the training fold. The head
+    sees standardised features. On a pretrained encoder the head begins as the linear probe of the
+    frozen features; from scratch it begins by predicting the shares of the classes, or the mean.
+    Probabilities are those of the network.
     """
     progress = as_progress(progress)
     settings = as_config({} if config is None else config)

@@ -44,8 +44,8 @@ from neurocontrast.runs.weights_at import are_embeddings
 _ONE_SITE = "(one site)"
 """Site of everybody in a table without sites, so that all can be calibrated together."""
 _MOST_RATIO = 6.0
-"""Ratio of the medians of stated and predicted ages from which ages are refused as no years; 1/6 is
-the lower limit."""
+"""Ratio of median stated to median predicted age at which stated ages are refused as not in years;
+a ratio of 1/6 or less is refused too."""
 _NARROW = 5.0
 """Age range in years of a site's labelled people, below which a warning doubts the shift."""
 

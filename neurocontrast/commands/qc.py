@@ -179,7 +179,7 @@ def qc(
 
 
 def _check_rated_table(path: Path, cohort: Cohort, out: str | os.PathLike[str]) -> None:
-    """Refuse a rated table that would replace the table that is read, or would be decoded twice."""
+    """Refuse to write ratings over the table of scans, or beside a JSON file with codes."""
     if path.resolve() == cohort.source.resolve():
         raise ConfigError(
             f"out: '{out}' holds the table of scans, which ratings would replace. "

@@ -128,9 +128,9 @@ class _Answer:
     folder: Path
     content: KnownAnswer
     numbers: tuple[int, ...]
-    """Numbers of the networks whose features the answer states."""
+    """Positions, among the run's networks, of the networks whose features the answer states."""
     title: str = ""
-    """Name of the member that begins each sentence; "" of a run."""
+    """Name of the member, with which each sentence begins; "" for the answer of a whole run."""
 
 
 def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:

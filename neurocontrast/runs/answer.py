@@ -278,7 +278,7 @@ def _compare(
 
 
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
-    """Compare people's measures with training; return sentences on likeness, and on difference."""
+    """Compare measures with the training people's; return sentences on likeness and difference."""
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})
     z = wide.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)

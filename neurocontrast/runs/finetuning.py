@@ -105,7 +105,7 @@ class FoldsPlan:
         return sections[0]
 
     def key(self) -> str:
-        """Return a digest of all that trained networks depend on, to resume only an equal call."""
+        """Return a digest of all settings, weights and scans, by which an equal call can resume."""
         splits = [
             (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
             for split in self.plan.splits

@@ -91,8 +91,9 @@ def _differences(before: Samples, now: Samples) -> list[str]:
 def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
     """Return the run, or the folder of weights, that a member starts from.
 
-    If the source is a run of members, member k starts from its member k, and both runs must have as
-    many members. If the source has one encoder, all members start from that encoder.
+    If the source is a run of members, member k starts from member k of the source, and both runs
+    must have the same number of members. If the source has one encoder, all members start from that
+    encoder.
     """
     folder = path.parent if path.name in (CONTRACT, WEIGHTS, MEMBERS) else path
     if not has_members(folder):

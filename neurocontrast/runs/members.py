@@ -134,7 +134,8 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 def start_of_member(settings: Config, number: int) -> Config:
     """Set ``training.init`` of member k to member k of the run that the user names.
 
-    Both runs must have as many members. A named run of one encoder is left unchanged.
+    Both runs must have the same number of members. If the named run has one encoder, every member
+    starts from that encoder.
     """
     init = settings.training.init
     if init is None:

@@ -98,7 +98,7 @@ class Run:
     source : source
         Source of the samples, before statistics are learned from the training scans.
     resumes : bool
-        Whether a run that is in `folder` is continued; where there is none it begins.
+        Whether a run in `folder` is continued; without a run there, a new one begins.
 
     Examples
     --------
@@ -195,7 +195,8 @@ class Run:
         progress : Progress
             Receives progress messages.
         fitted, beside : dict, optional
-            Facts of linear components, in place of a network or beside it.
+            Facts about a linear encoder (`fitted`), or about linear components appended to a
+            network (`beside`).
         **facts
             Other sections of ``encoder.json``.
         """

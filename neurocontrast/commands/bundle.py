@@ -160,7 +160,7 @@ def _number(names: Sequence[str]) -> dict[str, str]:
 
 
 def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription) -> FittedProbe:
-    """Read the probe of an evaluation of the run's features, without its training people."""
+    """Read the probe fitted on a run's features, without the identities of training people."""
     probe = load_probe(evaluation)
     if is_joined(probe.blocks):
         n = len(probe.blocks)

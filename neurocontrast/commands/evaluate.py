@@ -77,7 +77,7 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def models(self) -> dict[str, dict[str, Metric]]:
-        """Metrics of the embedding and of the other models, by the name of the model."""
+        """Metrics of the embedding, and of all baseline models, by the name of the model."""
         record = self.record
         trained = record.probe.name if record.finetuning else None
         models = {trained or "embedding": record.metrics, "covariates only": record.baseline}

@@ -238,7 +238,7 @@ def _align(read: Mapping[str, Embeddings]) -> list[_TableToJoin]:
 
 
 def _source_of(names: Sequence[str]) -> str:
-    """Name several tables at the beginning of a list of problems."""
+    """Return the names of the tables, with which a list of problems begins."""
     if len(names) == 2:
         return " and ".join(names)
     return ", ".join(names)
@@ -322,7 +322,7 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
 
 
 def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
-    """Return the keys that the runs share, and for each run the columns of its features."""
+    """Describe the runs of joined tables: keys with equal values, and the columns of each run."""
     runs = []
     preprocessing = []
     for table in read.values():

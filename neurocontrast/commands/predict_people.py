@@ -1,4 +1,4 @@
-"""Predict people by the name of weights: all of their probes, in one pass, to one table."""
+"""Predict people by all probes of weights in one pass, and write one table."""
 
 from __future__ import annotations
 

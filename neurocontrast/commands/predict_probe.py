@@ -156,7 +156,7 @@ def _read_features(
     people: AnyEmbeddings,
     config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], PredictionsOrigin, list[str]]:
-    """Return rows, features and origin of an embeddings table, and doubts about the encoder."""
+    """Read an embeddings table: rows, features, origin, and warnings for the user."""
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
             f"embeddings: '{people}' are scans or measures. Say which run embeds them: run=RUN."

@@ -25,7 +25,7 @@ from neurocontrast.transforms.views import Sample
 
 
 class PretrainingRun(Written):
-    """The directory of a run; `metrics` has its curves."""
+    """Directory of a trained run; property `metrics` has the losses of each epoch."""
 
     @property
     def metrics(self) -> pd.DataFrame:

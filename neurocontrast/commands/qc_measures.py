@@ -51,7 +51,7 @@ class ComparedMeasures:
 def compare_measures(
     participants: Path, target: Path, run: str | os.PathLike[str] | None, progress: Progress
 ) -> ComparedMeasures:
-    """Compare people with their site, or with the people a run learned from; write the page."""
+    """Compare people with their site, or with a run's training people; write ``qc.html``."""
     contract = None
     if run is not None:
         contract = contract_of(folder_of(run))

@@ -122,7 +122,7 @@ def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
 def compare_at_sites(
     sites: pd.Series, subjects: pd.Series, files: Mapping[int, Path]
 ) -> pd.DataFrame:
-    """Return the measures of each scan, and its likeness to the other people of its site.
+    """Return the measures of each scan, and the scan's likeness to other people of the site.
 
     Sites of fewer than `N_SITE` people are too small for a comparison, and have no likeness.
     """

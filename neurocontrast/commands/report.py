@@ -1,4 +1,4 @@
-"""The page of an evaluation, and of several evaluations on the same scans and folds."""
+"""Write the HTML page of an evaluation, or of a comparison of several evaluations."""
 
 import os
 from collections.abc import Sequence

@@ -48,7 +48,8 @@ class Verification:
     checks: list[tuple[bool, str]]
     """Comparisons with the known answer: whether each passed, and a sentence with the numbers."""
     facts: list[str] = field(default_factory=list)
-    """Sentences on the user's scan, and on measures in which it is like the training scans."""
+    """Sentences on the user's scan, and on measures in which the scan is like the training
+    scans."""
     doubts: list[str] = field(default_factory=list)
     """Sentences on measures in which the user's scan is unlike the training scans."""
 
@@ -219,7 +220,7 @@ def _doubts_of(
     files: Sequence[str | os.PathLike[str]],
     learned_from: Ranges,
 ) -> tuple[list[str], list[str]]:
-    """Describe a scan, or measures, as like (facts) and unlike (doubts) the training data."""
+    """Compare a scan, or measures, with training; return sentences on likeness and difference."""
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))
         if isinstance(source, RegionalMeasures):

@@ -31,7 +31,7 @@ class RunComponents:
 
     cohort: Cohort
     source: Source
-    """Source of the samples, with statistics that were learned from the rows of training."""
+    """Source of the samples, with preprocessing that is fitted to the training scans."""
     data: TrainingData
     model: ContrastiveModel
     objective: AnyObjective | None
@@ -64,7 +64,7 @@ class RunComponents:
         return _subjects_of(self.cohort, self.data.training_rows)
 
     def facts(self) -> Json:
-        """Return the part of ``provenance.json`` about data and preprocessing."""
+        """Describe data and preprocessing for ``provenance.json``."""
         facts: Json = {
             "n_training_scans": len(self.data.training_rows),
             "n_validation_scans": len(self.data.validation_rows),

@@ -203,7 +203,7 @@ def start_run(
     Parameters
     ----------
     folder, config, cohort, facts
-        Folder, configuration and scans of the run, and further content of ``provenance.json``.
+        Folder, configuration and scans of the run, and additional keys of ``provenance.json``.
     contents : sequence of str
         Digests of the content of each scan, as `Source.contents` returns them.
     earlier : KnownPeople, optional

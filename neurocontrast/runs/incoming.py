@@ -49,9 +49,9 @@ class EmbeddedScans:
     errors : list of str or None
         Reason why each scan could not be embedded.
     warnings : list of str
-        Doubts about the file of each scan.
+        Warnings about the file of each scan; "" without a warning.
     contents : list of str
-        Digests of the content of each scan; "" where it could not be embedded.
+        Digests of the content of each scan; "" for a scan that could not be embedded.
     """
 
     features: npt.NDArray[np.float32]

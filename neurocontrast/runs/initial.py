@@ -193,7 +193,7 @@ def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderCont
 
 
 def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
-    """Describe the weights of the encoder that a run takes over, for its records."""
+    """Describe in words which weights of the encoder are taken over, for ``provenance.json``."""
     taken = "all weights"
     if n_left:
         taken += f" but those of {n_left} measures, which differ in nobody here or are not there"

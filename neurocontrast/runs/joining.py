@@ -77,7 +77,7 @@ class RunToJoin:
 
     @property
     def says_people(self) -> bool:
-        """Whether the run names all people whom its encoders learned from."""
+        """Whether the run records everybody on whom its encoders were trained."""
         return self.provenance is not None and self.provenance.says_people
 
     def origin(self, number: int) -> str:

@@ -163,7 +163,7 @@ def _scans_of(
 def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
     """Return the true label in each cell as a number; None for a cell without a valid label.
 
-    A probe of an earlier version can have classes as its table wrote them.
+    A probe of an earlier version can store classes in the spelling of its training table.
     """
     written = cells.unique().tolist()
     if fitted.kind == "continuous":

@@ -1,9 +1,9 @@
 """Plan, begin and finish a run of several encoders, called members.
 
-A member is a run of its own in ``RUN/members``, with one encoder, a seed derived from that of the
-configuration and, with ``training.members_leave``, a selection of rows (``data.where``) without its
-share of the sites. ``members.json`` says how many there are and, when all are trained, which
-weights they have.
+A member is a separate run in ``RUN/members`` with one encoder. Its seed is derived from the seed of
+the configuration. With ``training.members_leave``, each member is trained without some of the sites
+(``data.where``). ``members.json`` lists the seeds of all members and, when all are trained, the
+digests of the weights.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
 def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
     """Divide the sites among members: each site is left out in the training of one member.
 
-    Sites that share a person go together, so that nobody is learned from whose other scans are left
-    out. Shares get nearly equal numbers of people: the largest group of sites goes first, each to
-    the smallest share so far.
+    Sites with a common person go to the same member, so that no person has scans both in the
+    training and at the left-out sites. Members leave out nearly equal numbers of people: groups of
+    sites are assigned from the largest to the smallest, each to the member with the fewest people
+    so far.
     """
     source = cohort.source.name
     key = "training.members_leave: sites"
@@ -200,7 +201,7 @@ def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
 
 
 def train_members(run: Run, engine: Engine, progress: Progress) -> None:
-    """Train the members of a run one after the other, each as a run of its own."""
+    """Train the members of a run one after another, each as a separate run."""
     with ExitStack() as stack:
         record = after_first(
             engine.processes,

@@ -1,4 +1,4 @@
-"""Find the people who lie outside of the people that weights learned from, with the reasons."""
+"""Find people who are unlike the training people of weights, with the reasons."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reasons:
         return cls(texts)
 
     def add(self, row: int, kind: str, reason: str) -> None:
-        """Add a reason why a person lies outside, and count its kind."""
+        """Add a reason why a person is unlike the training people, and count the kind of reason."""
         self.texts[row].append(reason)
         self.counts[kind] += 1
 
@@ -74,7 +74,7 @@ def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
 
 
 def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
-    """Return the measures that any of several encoders reads, each once."""
+    """Return the names of the measures that at least one of the encoders reads."""
     columns = dict[str, None]()
     for contract in contracts:
         columns |= dict.fromkeys(contract.columns)
@@ -82,7 +82,7 @@ def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
 
 
 def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats) -> Reasons:
-    """Find the reasons why people lie outside of the people that the weights learned from.
+    """Find the reasons why people are unlike the training people of the weights.
 
     `ages` are stated ages, NaN where none is stated; predicted ages are taken after calibration.
     """

@@ -1,4 +1,4 @@
-"""Predictions of people by all probes of weights, in one pass over their measures or scans."""
+"""Predict people by all probes in a folder of weights, after one pass over measures or scans."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class WeightsFolder:
     folder: Path
     probes: tuple[WeightsProbe, ...]
     ages: tuple[float, float] | None
-    """Lowest and highest age of the people learned from; None where the folder has no ages."""
+    """Lowest and highest age of the training people; None if the folder records no ages."""
     people: KnownPeople
     """People on whom the encoder was trained."""
 
@@ -125,7 +125,7 @@ class Predicted:
         return self.incoming.tidy
 
     def trained_on(self) -> npt.NDArray[np.bool_]:
-        """Mask of the people whom the encoder, or any of the probes, learned from."""
+        """Return a mask of the people on whom the encoder, or one of the probes, was trained."""
         is_known = trained_on(self.tidy, self.learned_from).copy()
         for people in self.recognised.values():
             is_known |= trained_on(self.tidy, people)
@@ -161,7 +161,7 @@ def predict_scores(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Shift of each site's predictions of a target, with the number of its labelled people."""
+    """Shift of the predictions of one target at each site, with the number of labelled people."""
 
     probe: WeightsProbe
     by_site: Mapping[str, SiteShift]

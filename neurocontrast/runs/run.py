@@ -77,7 +77,7 @@ class OpenedRun:
 
 
 class RunOfOthers(Document):
-    """Message by which the first process tells the others how a run was opened."""
+    """Message by which the first process tells all other processes how a run was opened."""
 
     is_new: bool
     samples: Samples | None = None
@@ -96,7 +96,7 @@ class Run:
     folder : Path
         Directory of the run.
     source : source
-        Source of the samples, before statistics are learned from the training scans.
+        Source of the samples, before preprocessing is fitted to the training scans.
     resumes : bool
         Whether a run in `folder` is continued; without a run there, a new one begins.
 
@@ -156,7 +156,7 @@ class Run:
         return build_components(self.settings, cohort, self.source, is_new=is_new)
 
     def train(self, engine: Engine, progress: Progress) -> None:
-        """Open the run in the first process and then in the others, train, and save the encoder."""
+        """Open the run in the first and then in all other processes; train and save the encoder."""
         with ExitStack() as stack:
             opened = after_first(
                 engine.processes,

@@ -62,7 +62,7 @@ def leave_out_unlearnable(
     *,
     is_new: bool = True,
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Leave out people whose measures cannot be learned from, with ``data.skip_unreadable``.
+    """Leave out people whose measures cannot be used in training, with ``data.skip_unreadable``.
 
     A continued run changes nothing here, since rows left out at its beginning are removed before.
     """

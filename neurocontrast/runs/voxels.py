@@ -23,7 +23,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 SPACING_MM = 4.0
-"""Voxel size at which scans are compared, unless they are prepared as for their encoder."""
+"""Voxel size of the scans for this baseline, unless scans are preprocessed as for the encoder."""
 SHAPE = (48, 57, 48)
 """Voxels of the box around the centre of a scan: 192 × 228 × 192 mm hold every usual template."""
 MAX_BYTES = 4 * 1024**3
@@ -156,7 +156,7 @@ def _read(
 def _choose_preprocessing(
     scans: list[tuple[str, ...]], plan: Plan, record: PreprocessingRecord
 ) -> Preprocessing:
-    """Return the preprocessing of scans for their voxels: at 4 mm, or as for the encoder.
+    """Return the preprocessing of scans for this baseline: at 4 mm, or as for the encoder.
 
     Arrays without a header have no voxel size, and are read as for the encoder.
     """

@@ -352,7 +352,7 @@ def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> Non
 def _table(prepared: _Prepared, imitation: int | None = None) -> pd.DataFrame:
     """Return the table of prepared scans, or of one imitated acquisition of each scan.
 
-    `imitation` is the number of the acquisition; 0 stands for the real scans, None if nothing is
+    `imitation` is the number of the acquisition; 0 means the real scans, None that nothing is
     imitated.
     """
     outdated = ["mask_path"]

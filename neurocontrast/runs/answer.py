@@ -156,7 +156,7 @@ def write_answer(
 ) -> None:
     """Write ``answer.json``: a test sample, with its features and predictions.
 
-    `sample` lists files below `folder`; None stands for the phantom.
+    `sample` lists files below `folder`; None means the phantom.
     """
     content = {
         "format": _FORMAT,

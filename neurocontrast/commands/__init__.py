@@ -1,5 +1,6 @@
 """Commands, a file each, which the command line and the Python API both call.
 
-Each function has the name of its command, and is also a name of the package itself:
-`neurocontrast.embed`. What several commands need is in the folders below, such as `runs`.
+Each function has the name of its command, and can be imported from the package itself:
+`neurocontrast.embed`. Code that several commands need is in subpackages that the commands import,
+such as `neurocontrast.runs`.
 """

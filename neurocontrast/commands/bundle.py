@@ -1,4 +1,4 @@
-"""Hand a run and its probe over as a MONAI bundle: templates of `neurocontrast/bundling`."""
+"""Export a run and its probe as a MONAI bundle, from templates of `neurocontrast/bundling`."""
 
 import os
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def bundle(
         Folder to make.
     licence : path, optional
         Text file with the licence of the weights, put before that of the code in
-        ``docs/license.txt``. What the data were shared under may bind it.
+        ``docs/license.txt``. The terms under which the data were shared may restrict the licence.
     overwrite : bool
         Whether a bundle in `out` is replaced.
 
@@ -160,7 +160,7 @@ def _number(names: Sequence[str]) -> dict[str, str]:
 
 
 def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription) -> FittedProbe:
-    """Read the probe of an evaluation of the run's features, without its training people."""
+    """Read the probe fitted on a run's features, without the identities of training people."""
     probe = load_probe(evaluation)
     if is_joined(probe.blocks):
         n = len(probe.blocks)
@@ -213,16 +213,16 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
 
 @dataclass(frozen=True)
 class _Samples:
-    """Channels, shape and columns of a scan of a bundle's encoder, which the templates name."""
+    """Channels, shape and table columns of an encoder's scans, for the templates of a bundle."""
 
     channels: tuple[str, ...]
     """Channels of a scan, or regional measures."""
     shape: tuple[int, ...]
     columns: tuple[str, ...] = ()
-    """Columns of a table with the files of a scan; none of measures."""
+    """Table columns with the image files of a scan; empty for regional measures."""
     is_resampled: bool = False
     measures: MeasuresContract | None = None
-    """Standardisation of measures; None of scans."""
+    """Standardisation of regional measures; None for scans."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class _AllSamples:
     is_alike: bool
     """Whether all encoders read the same columns."""
     max_missing: float
-    """Smallest share of measures that a person may lack."""
+    """Share of measures that a person may lack: the strictest limit among the encoders."""
 
 
 def _samples_of(source: Brains) -> _Samples:

@@ -57,7 +57,7 @@ class CheckReport:
     phi: dict[str, int] | None = None
     """Numbers of fields that could identify a patient, and of files that could not be read."""
     good: Path | None = None
-    """Table that was written of the rows without a problem."""
+    """Written table of the rows without a problem; None if none was asked for."""
     recipe: tuple[str, ...] = ("small",)
     """Recipe for a first run on this table, as the command line takes it after ``--config``."""
     n_unprepared: int = 0

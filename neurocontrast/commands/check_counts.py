@@ -8,7 +8,7 @@ from neurocontrast.data.kinds import KINDS, SampleKind
 
 
 def kind_of_images(cohort: Cohort) -> SampleKind | None:
-    """Return the kind of a cohort's samples; None for scans and for people with measures."""
+    """Return the kind of a cohort's natural images; None for brain scans and for measures."""
     for path in cohort.table.get("path", ()):
         address = address_of(str(path))
         if address is not None:

@@ -20,7 +20,7 @@ from neurocontrast.exceptions import ConfigError
 
 @dataclass(frozen=True)
 class MeasuresFacts:
-    """Number, atlas and program of the regional measures that were checked, and their tables."""
+    """Number, atlas, program and tables of the regional measures that were checked."""
 
     n_measures: int
     atlas: str

@@ -88,7 +88,7 @@ def embed(
         ``skip_unreadable``: scans that cannot be used are left out then, and listed in
         ``OUT.skipped.tsv``.
     transforms : Compose or sequence of Transform, optional
-        Transforms that `pretrain` was given from Python, where it was.
+        Transforms that were passed to `pretrain` from Python, if any.
     overwrite : bool
         Whether an `out` that exists is replaced.
     progress : Progress, bool or None
@@ -150,7 +150,7 @@ def _list_scans(
 
 
 def _warn_of_training_selection(settings: Config, n_scans: int, progress: Progress) -> None:
-    """Warn that ``data.where`` selects scans for training alone, where no scan was selected."""
+    """Warn that `embed` ignores ``data.where``, if ``embedding.where`` selects no scans."""
     if KINDS.find(settings.data.kind) is not None or settings.embedding.where:
         return
     if settings.data.where:
@@ -210,7 +210,7 @@ def _extract(
 
 
 def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
-    """Return the share of measures that may be missing, where a run allowed another one."""
+    """Return the allowed share of missing measures if the user has changed the run's share."""
     for reading in readings:
         source = reading.source
         if isinstance(source, RegionalMeasures) and source.max_missing_of_run is not None:

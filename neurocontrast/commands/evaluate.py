@@ -36,10 +36,11 @@ _PATHS = ("test", "split_file", "scans")
 class EvaluationResult(WrittenFigures):
     """Folder of an evaluation: a path with the evaluation's metrics as attributes.
 
-    ``print(result)`` shows the figures. ``result / "folds.tsv"``, ``f"{result}"`` and every
-    attribute of a `Path` work, and so does every function that takes the folder. A metric of the
-    embedding is an attribute too, such as ``result.auc``: of all predictions out of their folds at
-    once, or the mean over folds where a metric has no such value.
+    ``print(result)`` shows the people who were evaluated and the leading metrics. The result works
+    as a `Path`: ``result / "folds.tsv"``, ``f"{result}"``, every attribute of a `Path`, and every
+    function that takes the folder. A metric of the embedding is an attribute too, such as
+    ``result.auc``: computed over the held-out predictions of all folds together, or the mean over
+    folds for metrics that are only defined by fold.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def models(self) -> dict[str, dict[str, Metric]]:
-        """Metrics of the embedding and of the other models, by the name of the model."""
+        """Metrics of the embedding, and of all baseline models, by the name of the model."""
         record = self.record
         trained = record.probe.name if record.finetuning else None
         models = {trained or "embedding": record.metrics, "covariates only": record.baseline}
@@ -153,7 +154,7 @@ _N_METRICS = 3
 
 
 def _estimate(metric: Metric | float) -> str:
-    """Write a metric with its interval; a dash where a model has none, which pandas makes NaN."""
+    """Format a metric with its interval as text; a dash for a metric that a model lacks (NaN)."""
     if not isinstance(metric, Metric) or metric.value is None:
         return DASH
     return estimate_text(metric.value, metric.interval, digits=3)
@@ -185,7 +186,7 @@ def evaluate(
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     settings : EvaluationSettings, optional
-        All choices together; `target` and `options` go before them.
+        All choices together; `target` and `options` take precedence over `settings`.
     estimator : estimator, optional
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
         one, to the embedding and to what it is compared with; an instance, a class, or a function
@@ -209,7 +210,7 @@ def evaluate(
     Returns
     -------
     EvaluationResult
-        The folder, a path, whose figures are attributes: ``result.auc``, ``result.table``,
+        The folder, a path, whose metrics are attributes: ``result.auc``, ``result.table``,
         ``result.report()``.
     """
     progress = as_progress(progress)
@@ -230,7 +231,7 @@ def evaluate(
 def _choose_settings(
     settings: EvaluationSettings | None, target: str | None, options: Mapping[str, object]
 ) -> EvaluationSettings:
-    """Return the settings of a call, whose target and options go before its `settings`."""
+    """Return the settings of a call, in which target and options override `settings`."""
     choices: dict[str, object] = {}
     if settings is not None:
         choices |= settings.model_dump()

@@ -1,4 +1,4 @@
-"""Where in the brain a frozen encoder and the probe of an evaluation look."""
+"""Map where in the brain differences in the score of an evaluation's probe come from."""
 
 import os
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class _Subjects:
 
     @property
     def simulated(self) -> bool:
-        """Whether the scans, or scans that the encoder learned from, are simulated."""
+        """Whether the explained scans, or the training scans of the encoder, are simulated."""
         return self.cohort.simulated or self.encoder.simulated
 
 

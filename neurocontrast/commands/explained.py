@@ -1,4 +1,4 @@
-"""Maps of scans, and rankings of regional measures, by their share in a probe's score."""
+"""Map brain locations, or rank measures, by the share of differences in a probe's score."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def explain_score(
 
 
 def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMethod:
-    """Note, for a run of several members, that the explained score is the mean of theirs."""
+    """Report, for a run of members, that the explained score is the mean over members."""
     warnings = list(method.warnings)
     if probe.kind != "continuous":
         warnings.append(
@@ -257,7 +257,7 @@ def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
 
 
 def _save_map(path: Path, share: Map, grid: Grid) -> None:
-    """Write a map with a header of its own: the headers of scans can name people."""
+    """Write a map with a new header, since the headers of scans can name people."""
     image = nib.Nifti1Image(share, grid.affine)
     code = "mni" if grid.is_mni else "aligned"
     image.set_sform(grid.affine, code=code)

@@ -33,9 +33,10 @@ from neurocontrast.training.signals import suspending
 from neurocontrast.weights import folder_of
 
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise")
-"""Settings of an evaluation that are of frozen features, and that fine-tuning refuses."""
+"""Settings of an evaluation that need frozen features, and that fine-tuning refuses."""
 _OFF = {"confounds": False, "new_site": False, "outlyingness": False}
-"""Findings about one table of features, switched off where each fold has its own network."""
+"""Settings that switch off analyses of one table of features, since each fold has its own
+network."""
 
 
 @in_default_torch_state
@@ -75,15 +76,15 @@ def finetune(
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     from_scratch : bool, default=False
-        Whether the same network begins with random weights; the run then says architecture and
-        preprocessing alone.
+        Whether the same network begins with random weights; from the run only architecture and
+        preprocessing are then used.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
         Sections `evaluation` and `finetune`; `augment`, in place of the run's own; `seed` of the
         training; and `data`, for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
-        Transforms that `pretrain` was given from Python, where it was.
+        Transforms that were passed to `pretrain` from Python, if any.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress, bool or None
@@ -94,12 +95,13 @@ def finetune(
 
     Notes
     -----
-    One part in ``n_inner_folds`` of each training fold is set aside by subject, or by site with
-    ``inner_splits="leave-site-out"``: the epoch with the lowest loss there is taken, and nobody of
-    it is trained on afterwards. The loss is the cross-entropy, or the squared error of numbers
-    standardised over the training fold. The head sees standardised features; on a pretrained
-    encoder it begins as the linear probe of the frozen features, from scratch as the shares of the
-    classes, or the mean. Probabilities are those of the network.
+    One part in ``n_inner_folds`` of each training fold is set aside for validation, by subject, or
+    by site with ``inner_splits="leave-site-out"``. The weights of the epoch with the lowest
+    validation loss are used; the validation scans are never trained on. The loss is the
+    cross-entropy, or the squared error of numbers standardised over the training fold. The head
+    sees standardised features. On a pretrained encoder the head begins as the linear probe of the
+    frozen features; from scratch it begins by predicting the shares of the classes, or the mean.
+    Probabilities are those of the network.
     """
     progress = as_progress(progress)
     settings = as_config({} if config is None else config)

@@ -77,9 +77,9 @@ def index(
         ``auto`` is the only one whose images are there (raw images come before those of
         derivatives, and FreeSurfer's last), or ``measures`` where no images are.
     phenotypes : sequence of path
-        Further tables of people: ``.tsv``, ``.csv`` or ``.xlsx``.
+        Tables of people to join to the scans: ``.tsv``, ``.csv`` or ``.xlsx``.
     id_column : str, optional
-        Column of identifiers in these tables.
+        Column of identifiers in the tables of `phenotypes`.
     site_from : {"column", "folder", "scanner"}
         Where the site is read: from a table, the first folder of the path, or the scanner in the
         sidecars.
@@ -144,7 +144,7 @@ def index(
 
 @dataclass(frozen=True)
 class _Files:
-    """Files that a call writes, named after the table: two tables of one folder keep their own."""
+    """Files that a call writes, named after the table, so that two tables can share a folder."""
 
     table: Path
     measures: Path
@@ -232,7 +232,7 @@ def _record_of(index: Index, table: str, options: IndexOptions) -> IndexRecord:
 
 
 def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
-    """Refuse to replace a table that was read."""
+    """Refuse to write to a table that this call has read as input."""
     if target in sources and target.exists():
         raise ConfigError(
             f"out: {target} is one of the tables that were read, and is not replaced; "

@@ -36,9 +36,10 @@ from neurocontrast.provenance import (
 from neurocontrast.weights import folder_of
 
 _OPTIONS = ("layer", "precision", "read_out")
-"""Keys of an embeddings table's description that say how its encoder was used."""
+"""Keys in the description of an embeddings table that say how features were read from the
+encoder."""
 _SHARED = ("objective", "simulation", "cohort_source", "cohort_digest")
-"""Keys that the description of a joined table has if they are equal in all tables."""
+"""Keys in the description of an embeddings table that a joined table keeps if all tables agree."""
 
 
 def join(
@@ -157,7 +158,7 @@ def _join_tables(
 
 
 def _refuse_several(name: str, table: Embeddings) -> None:
-    """Refuse a table of several encoders, whose features would be joined once more."""
+    """Refuse to join a table that is joined already, or that a run of members has made."""
     run = table.info.run
     if run.blocks:
         blocks = ", ".join(run.blocks)
@@ -237,7 +238,7 @@ def _align(read: Mapping[str, Embeddings]) -> list[_TableToJoin]:
 
 
 def _source_of(names: Sequence[str]) -> str:
-    """Name several tables at the beginning of a list of problems."""
+    """Return the names of the tables, with which a list of problems begins."""
     if len(names) == 2:
         return " and ".join(names)
     return ", ".join(names)
@@ -321,7 +322,7 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
 
 
 def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
-    """Return the keys that the runs share, and for each run the columns of its features."""
+    """Describe the runs of joined tables: keys with equal values, and the columns of each run."""
     runs = []
     preprocessing = []
     for table in read.values():

@@ -39,18 +39,20 @@ def predict(
     """Predict people by weights, or apply the probe of an evaluation to embeddings or scans.
 
     **By weights**, ``predict("measures", "freesurfer")``: measures or scans are read and embedded,
-    and all probes of the weights applied, in one pass. The table has a row a person: identifiers,
-    site and age where they are known; ``predicted_age``; ``predicted_sex`` and
-    ``probability_sex_M``, named with the sex that the probability is of; ``outside`` and
-    ``why_outside``, the reasons why a person lies outside of the people learned from: features or
-    measures that are far out, another version of FreeSurfer, an age that nobody had, too much that
-    is missing; ``trained_on``, ``warnings`` and ``error``. No site and no age is needed.
+    and all probes of the weights are applied, in one pass. The table has one row a person:
+    identifiers; site and age, if anybody has them; ``predicted_age``; ``predicted_sex`` and
+    ``probability_sex_M``, whose name ends with the sex that the probability is of; ``outside`` and
+    ``why_outside``, the reasons why a person is unlike the training people of the weights, such as
+    outlying features or measures, another version of FreeSurfer, an age outside of the training
+    range, or too many missing measures; ``trained_on``, ``warnings`` and ``error``. Neither site
+    nor age is needed.
 
-    **By an evaluation**, ``predict("evaluation", "embeddings.parquet")``.
+    **By an evaluation**, ``predict("evaluation", "embeddings.parquet")``: the evaluation's probe is
+    applied to a table of embeddings.
 
-    Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no
-    other. For very many scans `embed` them, which continues after a kill, and predict from the
-    table.
+    Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read does not
+    stop the other scans. For very many scans call `embed`, which continues after an interruption,
+    and predict from the table of embeddings.
 
     Parameters
     ----------
@@ -125,8 +127,8 @@ def _weights_at(
 ) -> tuple[Path, list[Path]] | None:
     """Return a folder of weights with its probes; None for the probe of an evaluation.
 
-    A single probe of weights counts as the probe of an evaluation where embeddings, or a run, are
-    given.
+    The path of a single probe of weights counts as the probe of an evaluation, and gives None, if
+    `embeddings` is a table of embeddings or if `run` is not None.
     """
     weights = probes_of(path)
     if weights is None:

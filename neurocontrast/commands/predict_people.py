@@ -1,4 +1,4 @@
-"""Predict people by the name of weights: all of their probes, in one pass, to one table."""
+"""Predict people by all probes of weights in one pass, and write one table."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ from neurocontrast.runs.weights_at import are_embeddings
 _ONE_SITE = "(one site)"
 """Site of everybody in a table without sites, so that all can be calibrated together."""
 _MOST_RATIO = 6.0
-"""Ratio of stated to predicted ages from which ages seem to be in months; 1/6 for decades."""
+"""Ratio of median stated to median predicted age at which stated ages are refused as not in years;
+a ratio of 1/6 or less is refused too."""
 _NARROW = 5.0
-"""Years of age that labelled people must span, or a warning says that a shift may not hold."""
+"""Age range in years of a site's labelled people, below which a warning doubts the shift."""
 
 
 def _check(request: Request, probes: list[Path]) -> None:
-    """Refuse an output that exists, and embeddings, before anything is loaded."""
+    """Refuse an existing output, and a table of embeddings as input, before loading networks."""
     if request.out is not None:
         check_output_file(request.out, ".tsv", overwrite=request.overwrite)
         record = request.out.with_suffix(".json")
@@ -142,9 +143,10 @@ def _read_labels(
 def _calibrate(
     predicted: Predicted, tidy: pd.DataFrame, labels: dict[str, Labels], warnings: list[str]
 ) -> tuple[list[Calibration], pd.Series]:
-    """Move the predictions of each site by the error of its labelled people.
+    """Shift each site's predictions, by a constant learned from the site's labelled people.
 
-    Return the shifts, and whether the label of each person was used, who is no test any more.
+    Return the shifts, and a mask of people whose labels were used: their predictions are no test
+    any more.
     """
     is_used = pd.Series(False, tidy.index)
     if not labels:
@@ -185,7 +187,7 @@ def _calibrate(
 
 
 def _warn_of_unmoved(target: str, sites: pd.Series, moved: list[str], warnings: list[str]) -> None:
-    """Warn of sites whose predictions stay as they are."""
+    """Warn of sites that are not calibrated, since too few of their people are labelled."""
     unmoved = sorted(set(sites.dropna()) - set(moved))
     if unmoved:
         warnings.append(
@@ -248,7 +250,7 @@ class _Columns:
         return tidy[identifiers].copy()
 
     def table(self, reasons: Reasons) -> pd.DataFrame:
-        """Return one row a person."""
+        """Return the table of predictions, one row a person."""
         tidy = self.predicted.tidy
         table = self._identifiers()
         calibrated = targets_of(self.calibrations)
@@ -330,7 +332,7 @@ def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
 
 
 def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | None:
-    """Return the mean absolute error of age of people neither learned from nor labelled."""
+    """Return the mean error of predicted age, without people of training and calibration."""
     if AGE not in table or AGE not in predicted.scores:
         return None
     errors = (table[f"predicted_{AGE}"] - table[AGE]).abs()
@@ -344,7 +346,7 @@ def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | Non
 
 
 def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
-    """Warn of rows of people whom the weights were learned from, or of weights that name nobody."""
+    """Warn of people on whom weights were trained, or of weights that record no such people."""
     doubts = []
     n_known = int(predicted.trained_on().sum())
     if n_known:

@@ -156,7 +156,7 @@ def _read_features(
     people: AnyEmbeddings,
     config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], PredictionsOrigin, list[str]]:
-    """Return rows, features and origin of an embeddings table, and doubts about the encoder."""
+    """Read an embeddings table: rows, features, origin, and warnings for the user."""
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
             f"embeddings: '{people}' are scans or measures. Say which run embeds them: run=RUN."
@@ -224,7 +224,7 @@ def _describe(
 def _calibrated(
     fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats, file: str
 ) -> CalibrationRecord:
-    """Take each site's bias out of the predictions in `table`, and return the biases."""
+    """Subtract each site's bias from the predictions in `table`; return the biases."""
     scores = table["y_score"].to_numpy(dtype=float)
     sites = tidy["site"]
     labelled = ~np.isnan(truths) & ~np.isnan(scores) & tidy["site"].notna().to_numpy()
@@ -258,7 +258,7 @@ def _doubts(
     outside: OutsideRecord | None,
     calibration: CalibrationRecord | None,
 ) -> Iterator[str]:
-    """Yield warnings about predictions that are no test of the probe, or not to be trusted."""
+    """Yield warnings on missing records of the probe, outlying scans and uncalibrated sites."""
     if not fitted.trained_on:
         yield (
             "The probe does not say whom it was fitted on (a bundle names nobody): trained_on is "
@@ -295,7 +295,7 @@ def _sites_without_shift(table: pd.DataFrame, calibration: CalibrationRecord) ->
 
 
 def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame, people: Recognised) -> Iterator[str]:
-    """Warn of people whom the probe was fitted on, and of contents that cannot be compared."""
+    """Warn of people on whom the probe was fitted, as far as identifiers and contents tell."""
     n_subjects = tidy["subject_id"].nunique()
     if people.subjects:
         n_scans = trained_on(tidy, people).sum()
@@ -339,7 +339,7 @@ def _predictions(
 
 
 def _decided(fitted: FittedProbe, scores: Floats) -> npt.NDArray[np.object_] | Floats:
-    """Return the predicted classes, or the predicted numbers as they are."""
+    """Return the class names that scores decide for, or the scores of a continuous target."""
     if fitted.kind == "continuous":
         return scores
     labels = np.array(fitted.classes, dtype=object)

@@ -72,7 +72,7 @@ class PeoplePredictions(Written):
     record : PeoplePredictionsRecord
         Content of the JSON file beside the table.
     lines : sequence of str
-        Summary for people.
+        Lines of text that `summary` shows.
     location : path, optional
         File of the table.
     """
@@ -100,7 +100,7 @@ class PeoplePredictions(Written):
 
 
 def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
-    """List by how much `calibrate` moved each site, and from how many people."""
+    """List the shift of each site's predictions, and the number of labelled people used."""
     lines = list[str]()
     if record.calibration is None:
         return lines

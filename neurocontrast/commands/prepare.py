@@ -41,7 +41,8 @@ from neurocontrast.torch_state import in_default_torch_state
 RECORD_NAME = "prepare.json"
 IMITATIONS = "imitations.tsv"
 VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
-"""Columns of native volumes in mL; ``gm``, ``wm`` and ``csf`` are paths."""
+"""Columns of volumes in native space, in mL; columns ``gm``, ``wm`` and ``csf`` are paths of
+maps."""
 SPACINGS_MM = (0.5, 8.0)
 _N_LISTED = 20
 """Number of failed scans whose reasons a message lists."""
@@ -317,7 +318,7 @@ def _refuse_another_cohort(
 
 
 def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: int | None) -> None:
-    """Write the record of the folder; `n` is the number of prepared scans, None before the end."""
+    """Write ``prepare.json``; `n` is the number of prepared scans, None before the end."""
     record = PrepareRecord(
         finished=n is not None,
         n=n,
@@ -349,7 +350,11 @@ def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> Non
 
 
 def _table(prepared: _Prepared, imitation: int | None = None) -> pd.DataFrame:
-    """Return the table of prepared scans, or of one imitated acquisition of each; 0 is the real."""
+    """Return the table of prepared scans, or of one imitated acquisition of each scan.
+
+    `imitation` is the number of the acquisition; 0 means the real scans, None that nothing is
+    imitated.
+    """
     outdated = ["mask_path"]
     if prepared.options.registration:
         outdated.extend(IMAGES[1:])  # maps of the head as it was

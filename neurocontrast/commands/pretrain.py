@@ -25,11 +25,11 @@ from neurocontrast.transforms.views import Sample
 
 
 class PretrainingRun(Written):
-    """The directory of a run; `metrics` has its curves."""
+    """Directory of a trained run; property `metrics` has the losses of each epoch."""
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """One row an epoch: losses and figures of training; empty for a linear encoder.
+        """Table of training metrics, one row an epoch; empty for a linear encoder.
 
         In a run of members, column ``member`` has the number of the member.
         """
@@ -80,7 +80,8 @@ def pretrain(
     Parameters
     ----------
     config : Config, mapping, path of a YAML file, or None
-        Configuration of the run. None, with `resume`, is the run's own.
+        Configuration of the run. With `resume`, None takes the configuration that the run has
+        stored.
     out : path
         Run directory to write: ``config.yaml``, ``provenance.json``, ``metrics.csv``,
         ``encoder.safetensors`` ….

@@ -79,8 +79,8 @@ def qc(
 
     No scan is dropped, and one that cannot be read is flagged. A scan that was measured before is
     not measured again, so an interrupted call is continued by the same call.
-    Of people with regional measures the measures are compared, as they are: with their own site, or
-    with the people whom a run learned from.
+    Regional measures are compared without preprocessing: each person with the person's site, or
+    with the training people of a run.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ def qc(
         which ``qc.html`` makes. The table of scans with that column is then written to
         ``participants.tsv`` in `out`.
     run : path, optional
-        Run directory, or weights, of regional measures: people are compared with those whom the
-        run learned from.
+        Run directory, or weights, of regional measures: people are compared with the training
+        people of the run.
     n_workers : int, default=2
         Processes; the results do not depend on it.
     progress : Progress, bool or None
@@ -179,7 +179,7 @@ def qc(
 
 
 def _check_rated_table(path: Path, cohort: Cohort, out: str | os.PathLike[str]) -> None:
-    """Refuse a rated table that would replace the table that is read, or would be decoded twice."""
+    """Refuse to write ratings over the table of scans, or beside a JSON file with codes."""
     if path.resolve() == cohort.source.resolve():
         raise ConfigError(
             f"out: '{out}' holds the table of scans, which ratings would replace. "

@@ -51,7 +51,7 @@ class ComparedMeasures:
 def compare_measures(
     participants: Path, target: Path, run: str | os.PathLike[str] | None, progress: Progress
 ) -> ComparedMeasures:
-    """Compare people with their site, or with the people a run learned from; write the page."""
+    """Compare people with their site, or with a run's training people; write ``qc.html``."""
     contract = None
     if run is not None:
         contract = contract_of(folder_of(run))
@@ -113,7 +113,10 @@ def contract_of(run: Path) -> MeasuresContract:
 
 
 def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None) -> Deviations:
-    """Return deviations from a run, or among the people; refuse measures of another atlas."""
+    """Return deviations from a run's training people, or from people of the same site.
+
+    With a run, measures of another atlas are refused.
+    """
     if contract is None:
         return deviations_among(inspected)
     n_shared = len(inspected.values.columns.intersection(list(contract.columns)))

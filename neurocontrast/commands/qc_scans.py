@@ -23,7 +23,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.reading import parse_json, read_arrays
 
 _RECIPE = 1
-"""Number that is raised when the same scan gives other measures than before."""
+"""Version of the measuring code, raised when the same scan would get other measures."""
 
 
 def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
@@ -122,7 +122,7 @@ def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
 def compare_at_sites(
     sites: pd.Series, subjects: pd.Series, files: Mapping[int, Path]
 ) -> pd.DataFrame:
-    """Return the measures of each scan, and its likeness to the other people of its site.
+    """Return the measures of each scan, and the scan's likeness to other people of the site.
 
     Sites of fewer than `N_SITE` people are too small for a comparison, and have no likeness.
     """

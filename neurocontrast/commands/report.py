@@ -1,4 +1,4 @@
-"""The page of an evaluation, and of several evaluations on the same scans and folds."""
+"""Write the HTML page of an evaluation, or of a comparison of several evaluations."""
 
 import os
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ class ComparisonResult(WrittenFigures):
 
 
 def _difference(row: "pd.Series[Any]") -> str:
-    """Write the difference of a row of ``differences.tsv`` with its interval."""
+    """Format the difference in a row of ``differences.tsv`` with its interval, as text."""
     return estimate_text(row["difference"], (row["low"], row["high"]), digits=3, signed=True)
 
 

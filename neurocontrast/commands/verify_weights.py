@@ -46,9 +46,10 @@ class Verification:
     """Comparisons of weights with a known answer, and of a scan with the training scans."""
 
     checks: list[tuple[bool, str]]
-    """Comparisons with the known answer: whether each passed, and a sentence with its figures."""
+    """Comparisons with the known answer: whether each passed, and a sentence with the numbers."""
     facts: list[str] = field(default_factory=list)
-    """Sentences on the user's scan, and on measures in which it is like the training scans."""
+    """Sentences on the user's scan, and on measures in which the scan is like the training
+    scans."""
     doubts: list[str] = field(default_factory=list)
     """Sentences on measures in which the user's scan is unlike the training scans."""
 
@@ -63,7 +64,7 @@ def verify_weights(
     *,
     scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
 ) -> Verification:
-    """Compare features of a known sample with the stated ones, and a scan with training scans.
+    """Compare features of a test sample with recorded features, and a scan with training scans.
 
     The sample of a run is a phantom that is computed again; shipped weights have a public scan.
     Features must agree within 1e-3 of the largest, predictions within 1e-2 of their size.
@@ -128,9 +129,9 @@ class _Answer:
     folder: Path
     content: KnownAnswer
     numbers: tuple[int, ...]
-    """Numbers of the networks whose features the answer states."""
+    """Positions, among the run's networks, of the networks whose features the answer states."""
     title: str = ""
-    """Name of the member that begins each sentence; "" of a run."""
+    """Name of the member, with which each sentence begins; "" for the answer of a whole run."""
 
 
 def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
@@ -158,7 +159,7 @@ def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> ob
 def _compare(
     answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
 ) -> list[tuple[bool, str]]:
-    """Compare features and predictions of the known sample with the stated ones."""
+    """Compare features and predictions of the test sample with the recorded values."""
     stated = answer.content
     columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
     of_networks = []
@@ -219,7 +220,7 @@ def _doubts_of(
     files: Sequence[str | os.PathLike[str]],
     learned_from: Ranges,
 ) -> tuple[list[str], list[str]]:
-    """Describe a scan, or measures, as like (facts) and unlike (doubts) the training data."""
+    """Compare a scan, or measures, with training; return sentences on likeness and difference."""
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))
         if isinstance(source, RegionalMeasures):

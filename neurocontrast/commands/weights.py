@@ -141,8 +141,8 @@ def _preparation_of(
 ) -> DataSettings:
     """Return the settings by which scans are prepared for weights of another program.
 
-    Settings of the user go before settings that the program is known to use; without either, warn
-    that the defaults are taken.
+    Settings of the user take precedence over settings that the other program is known to use. If
+    both are absent, a warning says that the defaults are used.
     """
     data = as_config({} if config is None else config).data
     if not isinstance(data, DataSettings):

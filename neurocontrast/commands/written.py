@@ -1,4 +1,4 @@
-"""Results of functions that write a file or a folder: paths that show their figures."""
+"""Paths of written files and folders, which show a summary of the content when printed."""
 
 import os
 from pathlib import Path
@@ -38,7 +38,7 @@ class Written(os.PathLike[str]):
         return hash(self.location)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the path."""
+        """Return an attribute of the path, such as ``name`` or ``exists``."""
         if name.startswith("_") or name == "location":
             raise AttributeError(name)
         return getattr(self.location, name)
@@ -50,14 +50,15 @@ class Written(os.PathLike[str]):
         return f"{type(self).__name__}('{self.location}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Describe the content in a few lines, as read from the disk."""
+        """Describe the written file or folder in a few lines, read from the disk by subclasses."""
         return self.location.name
 
 
 class WrittenFigures(Written):
-    """A folder that is written to be read: ``print`` shows its figures, then the path.
+    """A written folder of results, of which ``print`` shows the summary, then the path.
 
-    As a path it is given to functions as it is, or by ``f"{result}"`` or ``os.fspath(result)``.
+    Functions that take a path accept the object itself; ``f"{result}"`` and ``os.fspath(result)``
+    are the path alone.
     """
 
     def __str__(self) -> str:

@@ -97,7 +97,7 @@ def load_config(
 
 
 def _is_of_another_key(override: str) -> bool:
-    """Tell whether an override leaves the kind of data alone; overrides of the kind come first."""
+    """Tell whether an override is of a key other than the kind of data, which is set first."""
     return not override.replace(" ", "").startswith(_KIND)
 
 

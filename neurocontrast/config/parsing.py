@@ -32,7 +32,8 @@ _SCALARS = {
 }
 """Tag of YAML → scalars without quotes that have the tag; every other scalar is text."""
 _FAULTS: tuple[type[Exception], ...] = (yaml.YAMLError, *DAMAGE)
-"""Errors of the YAML library; its types meet wrong texts with nearly any error."""
+"""Exceptions that reading YAML can raise: on a malformed text, the YAML library raises almost any
+type."""
 _Counts: TypeAlias = dict[int, int]
 """Number of values below an object, by the object's id."""
 

@@ -219,7 +219,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        """Refuse initial weights of a fitted encoder, and views of another kind of data."""
+        """Refuse ``training.init`` of a linear encoder, and ``augment`` of another kind of data."""
         if self.training.init is not None and self.encoder.is_linear:
             raise ValueError(
                 f"training.init: encoder '{self.encoder.name}' is fitted in one pass and starts "
@@ -276,7 +276,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_encoder_a_member(self) -> Self:
-        """Refuse an ensemble (`training.members`) of pairs of encoders, or of equal encoders."""
+        """Refuse members (``training.members``) that are pairs of encoders, or would be equal."""
         training = self.training
         if training.members < 2:
             return self

@@ -287,7 +287,7 @@ class Encoder(nn.Module):
 
     @property
     def blocks(self) -> dict[str, int]:
-        """Number of features of the network and of linear components; empty without the latter."""
+        """Number of features by block, ``network`` and ``components``; empty without components."""
         if self.beside is None:
             return {}
         return {"network": self.n_network_features, "components": self.n_components_beside}

@@ -1,1 +1,1 @@
-"""The folder of a run and its parts, the weights that a run starts from, and its known answer."""
+"""Begin, continue, read and join runs: folders with trained encoders and their records."""

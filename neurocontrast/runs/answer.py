@@ -1,4 +1,7 @@
-"""The known answer of an encoder: features of one sample, and a summary of its training scans."""
+"""Write and read ``answer.json``, the known answer by which copies of an encoder are checked.
+
+The file states the features of one test sample, and ranges of measures over training scans.
+"""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -37,10 +40,10 @@ ANSWER = "answer.json"
 _FORMAT = 1
 _REMEDY = "Copy the run again."
 _FINER = 0.8
-"""Voxel size of the phantom over the voxel size of prepared scans, to test resampling too."""
+"""Ratio of the phantom's voxel size to that of prepared scans; not 1, to test resampling too."""
 _MOST_SCANS = 200
 _SLACK = 0.1
-"""Share of a limit of the training range by which a scan may lie outside of the range."""
+"""Tolerance around the range of the training scans, as a share of the lower or upper limit."""
 _MOST_DEVIATIONS = 5.0
 _GUESSES = {
     "litres": "another segmentation, brain extraction or unit?",
@@ -51,7 +54,7 @@ _NAMES = {"t1": "what is not background", "gm": "grey matter", "wm": "white matt
 
 
 def phantom_of(source: Brains) -> Any:
-    """Return a sample that every machine computes alike: a phantom, or measures near the means."""
+    """Return a reproducible test sample: a phantom, or measures near the training means."""
     if isinstance(source, RegionalMeasures):
         return _measures_near_means(source.known)
     spacing = getattr(source.transforms, "spacing_mm", None)
@@ -73,7 +76,7 @@ def phantom_of(source: Brains) -> Any:
 
 
 def _measures_near_means(contract: MeasuresContract) -> pd.DataFrame:
-    """Return one person whose measures are up to one standard deviation from the means."""
+    """Return an invented person whose measures lie within one SD of the training means."""
     steps = (np.arange(len(contract.columns)) % 5 - 2) / 2
     values = np.array(contract.means) + np.array(contract.sds) * steps
     if HEAD_SIZE in contract.columns and contract.head:
@@ -125,7 +128,11 @@ def keep_answer(
     rows: Sequence[int],
     progress: Progress,
 ) -> None:
-    """Write ``answer.json`` of brains: features of the phantom, and ranges over training scans."""
+    """Compute and write ``answer.json`` of a trained encoder: the features of a phantom.
+
+    Ranges of measures over training scans are added. Encoders of natural images, and of scans with
+    transforms from Python, have no known answer.
+    """
     if not isinstance(source, Brains) or getattr(source, "given", None) is not None:
         return
     try:
@@ -147,7 +154,10 @@ def write_answer(
     predictions: Mapping[str, float],
     learned_from: Ranges,
 ) -> None:
-    """Write the known answer of a sample: files below `folder`, or None for the phantom."""
+    """Write ``answer.json``: a test sample, with its features and predictions.
+
+    `sample` lists files below `folder`; None means the phantom.
+    """
     content = {
         "format": _FORMAT,
         "neurocontrast": version(),
@@ -174,7 +184,7 @@ def read_answer(folder: Path) -> KnownAnswer:
 
 
 def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
-    """Return litres and the 99th percentile inside the brain for each channel of an image."""
+    """Return the volume in litres and the 99th percentile of brightness of each channel."""
     litres_of_voxel = float(np.prod(spacing_of(affine))) / 1e6
     measures = []
     for channel in volume.astype(np.float32):
@@ -191,7 +201,7 @@ def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[
 
 
 def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
-    """Return the smallest and largest value of each measure of each channel over prepared scans."""
+    """Return the range of volume and of brightness over prepared scans, for each channel."""
     of_scans = []
     for scan in cohort.scans:
         of_scans.append(_measure(*source.cache.read_with_affine(scan)))
@@ -209,7 +219,7 @@ def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
 def doubts_of_scan(
     source: BrainVolumes, cohort: Cohort, learned_from: Ranges
 ) -> tuple[list[str], list[str]]:
-    """Describe a scan as like the training scans (facts) and unlike them (doubts), in words."""
+    """Compare a scan with the training scans; return sentences on likeness, and on difference."""
     scan = cohort.scans[0]
     facts = []
     doubts = []
@@ -268,7 +278,7 @@ def _compare(
 
 
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
-    """Describe measures of people as like (facts) and unlike (doubts) the training people's."""
+    """Compare measures with the training people's; return sentences on likeness and difference."""
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})
     z = wide.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)

@@ -31,7 +31,7 @@ class RunComponents:
 
     cohort: Cohort
     source: Source
-    """Source of the samples, with statistics that were learned from the rows of training."""
+    """Source of the samples, with preprocessing that is fitted to the training scans."""
     data: TrainingData
     model: ContrastiveModel
     objective: AnyObjective | None
@@ -41,14 +41,18 @@ class RunComponents:
     categories: dict[str, list[str]]
     """Categorical column → its categories, in the order of their codes."""
     vectors: dict[str, list[str]]
-    """Vector that a kernel compares → columns of the table."""
+    """Name of each vector that a kernel compares → the vector's columns in the table of scans."""
     target: Json | None
-    """Target of the head, where the loss predicts."""
+    """Description of the target that a supervised loss predicts; None for any other loss."""
     start: InitialWeights | None = None
-    """Weights of ``training.init`` that the model starts from; None for random weights."""
+    """Weights of ``training.init`` for a new run; None for random weights or a continued run."""
 
     def with_source(self, source: Source) -> RunComponents:
-        """Return the components with images, and preprocessing in the encoders, of a new source."""
+        """Return a copy that reads the samples of another source, such as one fitted to images.
+
+        Preprocessing that is done by the network, such as standardised colours, is put into the
+        encoders.
+        """
         for half, of_half in zip(self.model.halves, source.halves, strict=True):
             of_half.set_up(half.encoder)
         data = replace(self.data, images=source.images(self.cohort))
@@ -56,11 +60,11 @@ class RunComponents:
 
     @property
     def training_subjects(self) -> list[str]:
-        """Subject of each row of training."""
+        """Subject identifier of each training scan."""
         return _subjects_of(self.cohort, self.data.training_rows)
 
     def facts(self) -> Json:
-        """Return the part of ``provenance.json`` about data and preprocessing."""
+        """Describe data and preprocessing for ``provenance.json``."""
         facts: Json = {
             "n_training_scans": len(self.data.training_rows),
             "n_validation_scans": len(self.data.validation_rows),
@@ -73,7 +77,7 @@ class RunComponents:
         return facts
 
     def columns_of_no_effect(self) -> Iterator[str]:
-        """Warn of each column of the loss that has one value, or none, in all training scans."""
+        """Warn of each metadata column of the loss that is constant, or empty, in training."""
         if self.objective is None:
             return
         in_training = select_rows(self.data.metadata, self.data.training_rows)
@@ -92,9 +96,9 @@ def build_components(
 ) -> RunComponents:
     """Build data, network and loss of a run from its configuration and its table.
 
-    No image is read, unless a user's own transforms read one. `source` has the transforms that came
-    from Python; None is the source that the configuration describes. A run that `is_new` reads the
-    weights of ``training.init``; a run that continues has weights of its own.
+    No image is read, unless transforms that the user passed from Python read one. `source` holds
+    such transforms; None builds the source from the configuration. A run that `is_new` starts from
+    the weights of ``training.init``; a continued run restores the weights in its folder later.
     """
     if source is None:
         source = source_of(settings.data, second=settings.second)
@@ -157,7 +161,7 @@ def build_components(
 
 
 def _check_contrast(settings: Config, objective: AnyObjective) -> None:
-    """Refuse a supervised loss, which contrasts no views, for two encoders."""
+    """Refuse a supervised loss for two encoders, which need a loss that compares views."""
     if settings.encoder_2 is not None and not objective.contrasts:
         raise ConfigError(
             "objective.loss: this one predicts, and two encoders need one that contrasts views."
@@ -167,7 +171,7 @@ def _check_contrast(settings: Config, objective: AnyObjective) -> None:
 def _build_model(
     settings: Config, cohort: Cohort, source: Source, *, n_outputs: int | None
 ) -> ContrastiveModel:
-    """Build the network, or both networks, with weights drawn by the seed."""
+    """Build the network, or both networks of a pair, with random weights by the seed."""
     models = []
     seeds = (settings.seed, derive_seed("encoder_2", settings.seed))
     for encoder, half, seed in zip(settings.encoders, source.halves, seeds, strict=False):
@@ -180,12 +184,12 @@ def _build_model(
 
 
 def _subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
-    """Return the subject of each of some rows of a cohort."""
+    """Return the subject identifiers of selected rows of a cohort."""
     return cohort.table["subject_id"].iloc[list(rows)].astype(str).tolist()
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns that probes predict during training."""
+    """Return the columns of the table that linear probes predict during training."""
     targets = {}
     if settings.training.probe_every:
         for name in settings.training.probe_columns:

@@ -1,4 +1,4 @@
-"""Description of each encoder of a run before its weights are written."""
+"""Describe each encoder of a run for ``encoder.json``, before weights are written."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -17,7 +17,10 @@ from neurocontrast.training.components import LINEAR_OBJECTIVES
 def contracts_of(
     settings: Config, components: RunComponents, folder: Path, fitted: Mapping[str, object]
 ) -> list[EncoderDescription]:
-    """Describe each encoder of a run before training; `fitted` are facts of the first encoder."""
+    """Describe each encoder of a run for ``encoder.json``, before weights are written.
+
+    `fitted` are facts about the components of a linear encoder, added to the first description.
+    """
     common: Json = {
         "objective": _describe_objective(settings, components),
         "seed": settings.seed,

@@ -1,4 +1,4 @@
-"""Find run and scans of an evaluation, and choose the scans that are explained."""
+"""Find the run and the scans behind an evaluation, and choose the scans to explain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from neurocontrast.weights import load, names
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Score that is explained of one network, with the scans as the network reads them."""
+    """One network with its linear probe, and the scans whose scores are explained."""
 
     score: LinearScore
     source: Brains
@@ -47,14 +47,17 @@ class Look:
 
 
 def _digest_of_run(run: Path) -> str | None:
-    """Return the digest by which embeddings name the encoder of a run, or all its members."""
+    """Return the digest that tables of embeddings record for the weights of a run."""
     if has_members(run):
         return digest_of_members(read_record(run))
     return digest_of_weights(run)
 
 
 def find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Find the run, or the weights, that made the embeddings of an evaluation, by the digest."""
+    """Find the run, or the installed weights, whose digest an evaluation's probe records.
+
+    Runs in folders around the evaluation are looked at first.
+    """
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
         with suppress(NeurocontrastError):  # another file of that name
@@ -84,7 +87,8 @@ def settings_as_embedded(
 ) -> AnyDataSettings:
     """Return the section ``data`` with the share of missing measures that `embed` allowed.
 
-    A share that the section states stays. Evaluations of earlier versions record no share.
+    A share that the user states in the section is kept. Evaluations of earlier versions record no
+    share, which leaves the section unchanged.
     """
     if contract.preprocessing.kind != "measures":
         return data
@@ -100,7 +104,7 @@ def settings_as_embedded(
 def leave_out_evaluated(
     sources: Sequence[Brains], listed: Cohort, evaluated: pd.DataFrame, progress: Progress
 ) -> pd.DataFrame:
-    """Leave out evaluated scans that a network cannot read, with ``data.skip_unreadable``."""
+    """Remove evaluated scans that a network cannot read, if ``data.skip_unreadable`` is set."""
     if not sources[0].skips:
         return evaluated
     keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
@@ -121,7 +125,7 @@ def find_cohort(
     source: Brains,
     images_root: str | os.PathLike[str] | None,
 ) -> Cohort:
-    """Find the evaluated table of scans in folders around an evaluation, by name and digest."""
+    """Find the table of evaluated scans in folders around an evaluation, by name and digest."""
     origin = read_evaluation(evaluation).embeddings
     name = origin.cohort_source or "participants.tsv"
     scans = _scans_in(evaluated)
@@ -147,9 +151,10 @@ def find_cohort(
 
 
 def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
-    """Return all scans of the evaluated embeddings; None where no folder around has their file.
+    """Return participant and session of all embedded scans; None if the table is not found.
 
-    An evaluation may have selected some of these scans.
+    The table of embeddings is looked for in folders around the evaluation, which may have selected
+    some of the scans.
     """
     if origin.file is None:
         return None
@@ -160,13 +165,13 @@ def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str,
 
 
 def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return the participant and session of each row."""
+    """Return the participant and session of each row of a table."""
     participants = table["participant_id"].astype(str)
     return set(zip(participants, table["session"].astype(str), strict=True))
 
 
 def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
-    """Return the rows of a cohort whose participant and session are among some scans."""
+    """Return the rows of a cohort whose participant and session are in `scans`."""
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
     return cohort.subset([row for row, name in enumerate(names) if name in scans])
 
@@ -174,7 +179,10 @@ def _only(cohort: Cohort, scans: set[tuple[str, str]]) -> Cohort:
 def _choose_scans(
     cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
 ) -> tuple[Cohort, list[str]]:
-    """Choose scans by the seed, one a subject, classes balanced; return them with true labels."""
+    """Choose one scan of each subject to explain, by the seed; return scans and true labels.
+
+    Classes get equal numbers of scans; scans of a continuous target cover its range evenly.
+    """
     names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
     row_of = {
         (str(participant), str(session)): row for row, (participant, session) in enumerate(names)
@@ -221,9 +229,9 @@ def choose_for_each(
     probe: FittedProbe,
     settings: ExplanationSettings,
 ) -> tuple[list[Cohort], list[str]]:
-    """Choose the same scans for each network of a run; return them with their true labels.
+    """Choose the scans to explain, the same for each network; return scans and true labels.
 
-    `listed` are the scans as the first source reads them.
+    `listed` are all scans of the table, as the first source reads them.
     """
     if len(set(map(type, sources))) > 1:
         raise ConfigError(
@@ -246,19 +254,20 @@ def choose_for_each(
 
 @dataclass(frozen=True)
 class ScoreMeaning:
-    """Number of a probe whose differences are explained, such as the log-odds of a class."""
+    """Meaning of the explained score of a probe, such as the log-odds of a class."""
 
     score: str
     positive: str | None = None
-    """Class of people with a high score; None for a continuous target."""
+    """Class for which a high score speaks; None for a continuous target."""
 
 
 def readout_of(
     probe: FittedProbe, positive: str | None
 ) -> tuple[list[tuple[npt.NDArray[np.float64], float]], ScoreMeaning]:
-    """Return the explained number of a probe as weights of unstandardised features and intercept.
+    """Return the explained score of a probe as weights of raw features, and an intercept.
 
-    Each member of a run has a pair of weights and intercept. The meaning of the number is second.
+    Raw features are not standardised. Each member of a run has a pair of weights and intercept. The
+    second value is the meaning of the score.
     """
     if is_joined(probe.blocks):
         encoders = one_of(map(attrgetter("name"), probe.blocks))
@@ -286,7 +295,7 @@ def readout_of(
 def _contrast(
     probe: FittedProbe, positive: str | None
 ) -> tuple[npt.NDArray[np.float64], ScoreMeaning]:
-    """Return the weight of each output of the probe in the explained number, and its meaning."""
+    """Return the weight of each probe output in the explained score, and the score's meaning."""
     if probe.kind == "continuous":
         _check_positive(positive, None, "left out: the target is a number")
         return np.ones(1), ScoreMeaning("predicted value")
@@ -312,7 +321,7 @@ def _contrast(
 
 
 def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -> None:
-    """Refuse a positive class that is not the positive class of the evaluation."""
+    """Refuse a setting ``positive`` other than the positive class of the evaluation."""
     if positive not in (None, evaluated):
         raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
 
@@ -320,7 +329,7 @@ def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -
 def check_encoder(
     probe: FittedProbe, described: EncoderDescription, run: Path, progress: Progress
 ) -> None:
-    """Refuse a run whose features were not evaluated; warn if the evaluation names no encoder."""
+    """Refuse a run that did not make the evaluated features; warn if no encoder is recorded."""
     n_features = described.n_features or 0
     check_probe_members(probe, described, parameter=f"{run}")
     sha256 = described.weights.sha256 or ""

@@ -60,9 +60,9 @@ class TrainedNetwork:
     cohort: Cohort
     """Scans that are trained on or tested, in the order of the plan."""
     augment: Any
-    """Section ``augment`` of the views that the network is shown."""
+    """Section ``augment`` of the configuration, which describes the random views for training."""
     seed: int
-    """Seed of the training, from which that of each fold is derived."""
+    """Seed of the network's training, from which the seed of each fold is derived."""
 
     @cached_property
     def images(self) -> Images:
@@ -83,11 +83,11 @@ class FoldsPlan:
     info: EmbeddingsInfo
     from_scratch: bool
     skipped: pd.DataFrame
-    """Scans that cannot be used, as in ``skipped.tsv``."""
+    """Scans that are left out because they cannot be used, with reasons, as in ``skipped.tsv``."""
 
     @property
     def weights(self) -> str | None:
-        """Digest of the weights that every fold begins with; None for random ones."""
+        """Digest of the pretrained weights that every fold begins with; None for random weights."""
         if self.from_scratch:
             return None
         return self.contract.weights.sha256
@@ -105,7 +105,7 @@ class FoldsPlan:
         return sections[0]
 
     def key(self) -> str:
-        """Return a digest of all that networks depend on, by which a later call finds its folds."""
+        """Return a digest of all settings, weights and scans, by which an equal call can resume."""
         splits = [
             (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
             for split in self.plan.splits
@@ -143,7 +143,11 @@ class FoldsPlan:
         }
 
     def prepared(self, progress: Progress) -> FoldsPlan:
-        """Prepare the scans; return the plan with checked contents and a baseline of voxels."""
+        """Preprocess the scans; return the plan with a baseline of voxels, checked once more.
+
+        Now that scans are read, their content shows duplicates, and people of pretraining under
+        other identifiers.
+        """
         contents = []
         for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):
             network = self.networks[number]
@@ -175,7 +179,7 @@ def plan_folds(
     from_scratch: bool,
     progress: Progress,
 ) -> FoldsPlan:
-    """Plan the folds of `finetune`, and refuse all that can be refused before an image is read."""
+    """Plan the folds of `finetune`; check run, settings and table before an image is read."""
     chosen = settings.evaluation
     networks = load_networks(run)
     for network in networks:
@@ -244,7 +248,7 @@ def _without_components(network: RunNetwork) -> None:
 
 
 def _views_of(settings: Config, network: RunNetwork) -> Any:
-    """Return the section ``augment`` of the settings; without one, that of the network's run."""
+    """Return the section ``augment`` that the user set, or else that of the pretrained run."""
     of_run = network.contract.augment
     if "augment" in settings.model_fields_set or of_run is None:
         return settings.augment
@@ -253,7 +257,7 @@ def _views_of(settings: Config, network: RunNetwork) -> Any:
 
 
 def _model_of(networks: Sequence[RunNetwork], *, from_scratch: bool) -> GivenModel:
-    """Name and describe the model of an evaluation whose predictions come from the folds."""
+    """Name and describe the fine-tuned networks as one model of the evaluation."""
     name = "fine-tuned network"
     weights = "pretrained"
     if from_scratch:

@@ -1,4 +1,4 @@
-"""Check, lock, write and read a run directory, and describe embeddings by its encoder."""
+"""Check, write and read the files of a run directory, and describe a run's embeddings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -38,7 +38,8 @@ INITIAL = "init"
 _OF_CONTENTS = ("pretraining_contents", "pretraining_contents_complete")
 """Keys of ``provenance.json`` about the content of scans, which earlier versions did not record."""
 UNKNOWN = "pretraining_unknown"
-"""Key of ``provenance.json`` of joined runs: names of runs that do not say their people."""
+"""Key of ``provenance.json`` of joined runs: names of the runs that do not record everybody on whom
+they were trained."""
 FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
@@ -134,7 +135,7 @@ def _name_cohort(cohort: RunCohort) -> str:
 
 
 def check_same_number(folder: Path, settings: Config) -> None:
-    """Refuse to continue a run with another number of members."""
+    """Refuse to continue a run whose number of members (``training.members``) has changed."""
     if not (folder / "config.yaml").is_file():
         return
     n_now = settings.training.members
@@ -156,7 +157,7 @@ def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
 
 
 def _differences_in_training(folder: Path, before: Config, now: Config) -> Iterator[str]:
-    """Yield reasons why a run may not have another length or another number of processes."""
+    """Yield reasons why a continued run cannot change its number of epochs or processes."""
     was = before.training.epochs
     epochs = now.training.epochs
     newest = newest_checkpoint(folder / "checkpoints")
@@ -202,7 +203,7 @@ def start_run(
     Parameters
     ----------
     folder, config, cohort, facts
-        Folder, configuration and scans of the run, and further content of ``provenance.json``.
+        Folder, configuration and scans of the run, and additional keys of ``provenance.json``.
     contents : sequence of str
         Digests of the content of each scan, as `Source.contents` returns them.
     earlier : KnownPeople, optional
@@ -227,7 +228,7 @@ def start_run(
 
 
 def write_provenance(folder: Path, content: Mapping[str, object]) -> None:
-    """Write ``provenance.json``."""
+    """Check the content of ``provenance.json``, and write the file into a run."""
     write_json(folder / PROVENANCE, Provenance.model_validate(content).content())
 
 
@@ -275,7 +276,7 @@ def find_provenance(folder: Path) -> Provenance | None:
 
 
 def read_preprocessing(folder: Path, source: Source) -> Source | None:
-    """Return a source with the recorded preprocessing of a run; None without a record."""
+    """Return a source with the preprocessing that a run recorded; None if none is recorded."""
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
     samples = source.contract()
@@ -292,7 +293,7 @@ def read_preprocessing(folder: Path, source: Source) -> Source | None:
 
 
 def read_metrics(folder: Path) -> list[Json]:
-    """Read a run's ``metrics.csv``: finite numbers, and None for empty cells."""
+    """Read a run's ``metrics.csv``, one mapping an epoch; None for empty or infinite cells."""
     path = folder / "metrics.csv"
     if not path.is_file():
         return []
@@ -320,7 +321,10 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
 
 
 def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
-    """Warn of imitated acquisitions in a table; `key` of the configuration can leave them out."""
+    """Warn if a table holds imitated acquisitions, which are made for training only.
+
+    The warning names `key`, the setting that can leave such scans out.
+    """
     if (
         "acquisition" in cohort.table
         and cohort.table["acquisition"].astype(str).str.startswith("imitated").any()
@@ -334,7 +338,7 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
 def describe_embedded(
     run: Path, described: EncoderDescription, cohort: Cohort, progress: Progress
 ) -> EmbeddingsInfo:
-    """Return the description stored with the features, such as the subjects of pretraining."""
+    """Describe a run and its people of pretraining, to be stored in a table of embeddings."""
     provenance = find_provenance(run)
     content = described.content()
     people: Json = {"pretraining_subjects": None}
@@ -367,7 +371,7 @@ def describe_embedded(
 
 
 def _warn_of_unknown(run: Path, provenance: Provenance, progress: Progress) -> None:
-    """Warn of a run whose people of pretraining are not all recorded."""
+    """Warn if a run does not record everybody who was in its pretraining."""
     unknown = ", ".join(provenance.pretraining_unknown)
     if unknown:
         progress.warning(

@@ -35,7 +35,7 @@ _FINISHED = "finished.json"
 
 
 def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
-    """Train the unfinished networks of every fold; return the model that has all predictions."""
+    """Fine-tune the networks of all folds, except finished ones; return all predictions."""
     plan = folds_plan.plan
     predictions = {}
     folds = _train_folds(folds_plan, work, progress)
@@ -69,7 +69,7 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
 
 
 def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
-    """Train each network in each fold; return, for each fold, the ``finished.json`` of networks."""
+    """Train each network in each fold; return ``finished.json`` by fold and network."""
     plan = folds_plan.plan
     folds = []
     n_folds = len(plan.splits)
@@ -95,7 +95,7 @@ def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[
 
 
 def _describe_epoch(training: Record) -> str:
-    """Name the epoch whose network is taken in a fold, and its validation loss."""
+    """Say in words which epoch's weights a fold uses, with the validation loss."""
     n_epochs = training["n_epochs"]
     sentence = f"epoch {training['best_epoch']} of {n_epochs} is taken"
     if not training["best_epoch"]:
@@ -115,7 +115,7 @@ def _train(
     title: str,
     progress: Progress,
 ) -> Description:
-    """Train a network in a fold; return its predictions of the test scans, and its epochs."""
+    """Fine-tune a network in one fold; return test predictions, and the metrics of epochs."""
     settings = folds_plan.settings
     plan = folds_plan.plan
     target = plan.target
@@ -167,7 +167,7 @@ def _train(
 
 
 def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
-    """Return the mean of the probabilities, or numbers, that the networks of a fold predict."""
+    """Average the probabilities, or numbers, that the networks of a fold predict."""
     scores = []
     for network in fold:
         scores.append(np.asarray(network["predictions"], dtype=float))
@@ -178,7 +178,7 @@ def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
 def _list_epochs(
     folds: Sequence[Sequence[Record]],
 ) -> tuple[list[Description], list[Description]]:
-    """Return facts of the training of each network of each fold, and a row for each epoch."""
+    """List facts of each network's training in each fold, and the metrics of every epoch."""
     trainings = []
     epochs = []
     for fold in folds:

@@ -1,4 +1,4 @@
-"""Scans of a table or a folder, which `predict` embeds itself; a bad scan stops no other."""
+"""Embed the scans of a table or folder for `predict`; a failed scan stops no other scan."""
 
 import os
 import tempfile
@@ -49,9 +49,9 @@ class EmbeddedScans:
     errors : list of str or None
         Reason why each scan could not be embedded.
     warnings : list of str
-        Doubts about the file of each scan.
+        Warnings about the file of each scan; "" without a warning.
     contents : list of str
-        Digests of the content of each scan; "" where it could not be embedded.
+        Digests of the content of each scan; "" for a scan that could not be embedded.
     """
 
     features: npt.NDArray[np.float32]
@@ -79,11 +79,11 @@ class IncomingScans:
     readings: list[Reading[Brains]]
     settings: Config
     info: EmbeddingsInfo
-    """Description of the run, as a table of embeddings has."""
+    """Description of the run, in the form that tables of embeddings store."""
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of measures by each network of measures; none for networks of scans."""
+        """Standardisation of regional measures for each network of measures; empty for scans."""
         contracts = []
         for reading in self.readings:
             if isinstance(reading.source, RegionalMeasures):
@@ -92,14 +92,18 @@ class IncomingScans:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about the scans from the list of each network."""
+        """Warnings that came up while scans were listed for each network."""
         warnings = list[str]()
         for reading in self.readings:
             warnings += reading.cohort.warnings
         return warnings
 
     def embed(self, progress: Progress) -> EmbeddedScans:
-        """Embed all scans: measures all at once, images one by one; a bad scan stops no other."""
+        """Embed all scans: measures in one pass, images one by one.
+
+        A scan that cannot be embedded gets an error in the result; if all fail, `DataError` is
+        raised.
+        """
         if len(self.contracts) == len(self.readings):
             embedded = self._embed_measures(progress)
         else:
@@ -139,7 +143,7 @@ class IncomingScans:
         return embedded
 
     def _empty(self) -> npt.NDArray[np.float32]:
-        """Return features of all scans, NaN until a scan is embedded."""
+        """Return an array for the features of all scans, filled with NaN."""
         n_features = sum(map(attrgetter("network.n_features"), self.readings))
         return np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
 
@@ -162,7 +166,7 @@ class IncomingScans:
         return embedded
 
     def _doubts_of(self, row: int) -> list[str]:
-        """Return the doubts about the headers of the files of a scan."""
+        """Return warnings about the file headers of a scan."""
         doubts = list[str]()
         for images in self.cohort.subset([row]).scans:
             file = files_of(images)[0]
@@ -186,7 +190,7 @@ class IncomingScans:
             return np.concatenate(features), contents_of(of_scan, SILENT)[0]
 
     def origin(self, table: pd.DataFrame) -> PredictionsOrigin:
-        """Describe the scans of a table of predictions, and the scans that failed."""
+        """Describe where the predicted scans come from, and list the scans that failed."""
         return PredictionsOrigin(
             scans=record_failures(self.cohort.source.name, table),
             simulated=self.cohort.simulated or self.info.run.simulated,
@@ -207,7 +211,7 @@ class LoadedRun:
     folder: Path
     readers: list[Reader]
     info: EmbeddingsInfo
-    """Description of the run, as a table of embeddings has."""
+    """Description of the run, in the form that tables of embeddings store."""
     settings: Config
 
     @classmethod
@@ -216,7 +220,7 @@ class LoadedRun:
         run: Path,
         config: AnyConfig | None,
     ) -> Self:
-        """Load the networks of a run, with the section `embedding` of a configuration."""
+        """Load the networks of a run, with layer and precision of the section ``embedding``."""
         settings = as_config({} if config is None else config)
         readers, described = load_readers(run, settings.embedding)
         return cls(
@@ -227,7 +231,7 @@ class LoadedRun:
         )
 
     def check_probe(self, probe: FittedProbe) -> None:
-        """Refuse a probe that was fitted on features of other encoders."""
+        """Refuse a probe that was fitted on features of encoders other than this run's."""
         if is_joined(probe.blocks):
             raise ConfigError(
                 "run: the probe was fitted on joined features of "
@@ -314,12 +318,12 @@ def _cohort_of_scans(
 
 
 def _are_scans(scans: Path) -> bool:
-    """Tell a scan, or a folder of scans, from a table."""
+    """Tell whether a path is a scan or a folder of scans, and not a table."""
     return scans.is_dir() or (scans.is_file() and is_scan(scans))
 
 
 def _cohort_of_files(scans: Path, channels: tuple[str, ...]) -> Cohort:
-    """Return a scan, or a folder's scans, with identifiers by BIDS names or the path."""
+    """List one scan, or all scans in a folder, with identifiers from BIDS names or paths."""
     if len(channels) > 1:
         raise DataError(
             f"{scans}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and "
@@ -346,6 +350,6 @@ def _cohort_of_files(scans: Path, channels: tuple[str, ...]) -> Cohort:
 
 
 def _named(name: str) -> tuple[str, str]:
-    """Return subject and session of a file name of BIDS; "" and "" for any other name."""
+    """Return subject and session of a BIDS file name; two empty strings for other names."""
     subject, session, _ = identity_of(name)
     return (subject, session) if name.startswith("sub-") and subject != name else ("", "")

@@ -24,9 +24,9 @@ from neurocontrast.runs.folder import INITIAL, find_provenance
 
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
 _OF_THE_INPUT = ("mean", "std")
-"""Buffers of an encoder that are measured on the images of the new run."""
+"""Buffers of an encoder that every run measures on its training images, and does not take over."""
 _FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
-"""Keys of the preprocessing of measures that every run learns from its own people."""
+"""Keys of the preprocessing of measures whose values every run learns from its training people."""
 _MOST_LINES = 20
 _MOST_NAMED = 5
 
@@ -47,7 +47,8 @@ class InitialWeights:
     ) -> None:
         """Write the first weights of a model into the folder of its run.
 
-        Tell the origin of the weights; warn of scans that are prepared otherwise than theirs.
+        Report the origin of the weights; warn if the run preprocesses scans differently from the
+        training of the weights.
         """
         start = self.start
         progress.message(
@@ -75,7 +76,7 @@ def _preparation(samples: Samples) -> Json:
 
 
 def _differences(before: Samples, now: Samples) -> list[str]:
-    """Describe the settings by which scans are now prepared in another way than before."""
+    """List the preprocessing settings that differ between earlier weights and a new run."""
     settings_before = _preparation(before)
     settings = _preparation(now)
     differences = []
@@ -90,8 +91,9 @@ def _differences(before: Samples, now: Samples) -> list[str]:
 def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
     """Return the run, or the folder of weights, that a member starts from.
 
-    Of a run of members, member k starts from member k, and another number of members is refused;
-    all members start from a run of one encoder.
+    If the source is a run of members, member k starts from member k of the source, and both runs
+    must have the same number of members. If the source has one encoder, all members start from that
+    encoder.
     """
     folder = path.parent if path.name in (CONTRACT, WEIGHTS, MEMBERS) else path
     if not has_members(folder):
@@ -108,7 +110,7 @@ def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a run; of a member ``RUN/members/0``, after the name of its run."""
+    """Return the name of a run; for a member, the name is ``RUN/members/0``."""
     resolved = folder.resolve()
     run = resolved.parent.parent
     if has_members(run):
@@ -121,13 +123,16 @@ def start_from(
 ) -> InitialWeights:
     """Give a model the weights of a run, or of a folder with ``encoder.json``.
 
-    The first convolution is adapted where the weights are of one channel and the model has several,
-    or the other way round: it is divided among the channels, or summed over them, so that a scan
-    whose channels are equal gives the same features as before. Of regional measures, the columns of
-    the first layer are put in the order of `measures`; those that this run does not have are left
-    out, and weights that lack some are refused. The projection head is taken over where there is
-    one of the same layers, and is left as it is where not. Weights that do not fit are refused with
-    all that differs.
+    If the weights are of one channel and the model has several, the first convolution is divided
+    among the channels; in the opposite case it is summed over the channels. A scan with equal
+    channels then gives the same features as before.
+
+    For regional measures, the columns of the first layer are put in the order of `measures`.
+    Columns of measures that this run lacks are left out; weights without a column for one of
+    `measures` are refused.
+
+    The projection head is taken over if its layers are the same; if not, the model keeps its new
+    head. Weights that do not fit are refused with a list of all differences.
     """
     folder = initial_of_member(path, 0, n_members=1)
     if not (folder / CONTRACT).is_file():
@@ -166,7 +171,7 @@ def start_from(
 
 
 def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
-    """Describe the settings in which the network of earlier weights is unlike that of a run."""
+    """List the network settings that differ between earlier weights and this run."""
     problems = []
     for key in _OF_THE_NETWORK:
         before = getattr(earlier.settings, key)
@@ -177,7 +182,7 @@ def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
 
 
 def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderContract) -> bool:
-    """Give a model the projection head of earlier weights; return False for unlike layers."""
+    """Take over the projection head of earlier weights; return False if layers differ."""
     if contract.head is None or not len(model.head.state_dict()):
         return False
     head = load_model(folder)[0].head
@@ -188,7 +193,7 @@ def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderCont
 
 
 def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
-    """Describe the weights of the encoder that a run takes over, for its records."""
+    """Describe in words which weights of the encoder are taken over, for ``provenance.json``."""
     taken = "all weights"
     if n_left:
         taken += f" but those of {n_left} measures, which differ in nobody here or are not there"
@@ -198,7 +203,7 @@ def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:
-    """Give a model the first weights that its run keeps, so that a resumed run needs no source."""
+    """Load the initial weights stored in a run, so that resuming needs no ``training.init``."""
     kept, _ = load_model(folder / INITIAL)
     model.load_state_dict(kept.state_dict())
 
@@ -206,7 +211,7 @@ def restore_initial(model: ContrastiveModel, folder: Path) -> None:
 def _adapted(
     tensors: Mapping[str, torch.Tensor], encoder: Encoder, path: Path, problems: list[str]
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """Fit earlier weights to the channels of an encoder; return them and their number of channels.
+    """Fit earlier weights to an encoder's channels; return also the earlier number of channels.
 
     Weights that do not fit are refused, together with the `problems` that were seen before.
     """
@@ -251,7 +256,7 @@ def _of_measures(
     measures: tuple[str, ...],
     problems: list[str],
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """Put the columns of the first layer in the order of a run's measures; count the left-out ones.
+    """Put the first layer's columns in the order of a run's measures; count left-out columns.
 
     Measures that the earlier weights lack are added to `problems`.
     """

@@ -1,4 +1,4 @@
-"""Configuration, table and transforms of a run, as Python or the command line give them."""
+"""Combine the configuration of a run with a table and transforms passed from Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True)
 class Inputs:
-    """Table and transforms that came from Python, in place of a configuration's."""
+    """Table and transforms passed from Python, which replace the configuration's."""
 
     participants: AnyTable | None = None
     transforms: Compose | None = None
@@ -61,7 +61,7 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Return a configuration in which the sections of transforms from Python are marked."""
+        """Mark the sections of a configuration that transforms from Python replace."""
         changes: Json = {}
         # The source refuses them for other samples than scans.
         if self.transforms is not None and isinstance(settings.data, DataSettings):
@@ -72,7 +72,7 @@ class Inputs:
 
 
 def with_folder_of_init(settings: Config) -> Config:
-    """Return a configuration whose ``training.init`` is a folder, also for weights by name."""
+    """Replace a name of weights in ``training.init`` by the folder of the weights."""
     init = settings.training.init
     if init is None:
         return settings
@@ -83,7 +83,7 @@ def with_folder_of_init(settings: Config) -> Config:
 def read_settings(config: AnyConfig | None, folder: Path, *, resumes: bool) -> Config:
     """Read a configuration, by default that of the run in a folder.
 
-    A folder that can neither begin nor continue a run is refused.
+    A folder in which a run can neither begin nor continue is refused.
     """
     is_new = not (folder / "config.yaml").is_file()
     if launched().by is None:  # of several processes another may have begun the run already

@@ -53,7 +53,7 @@ from neurocontrast.runs.folder import (
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
 """Files of a member, beside its weights; checkpoints are not copied."""
 _BRAINS = {"volumes": "scans", "measures": "regional measures"}
-"""Words of messages for the kinds of samples in ``encoder.json``."""
+"""Kind of samples in ``encoder.json`` → words for messages."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RunToJoin:
     contracts: tuple[EncoderContract, ...]
     """``encoder.json`` of each member."""
     record: MembersRecord | None = None
-    """``members.json`` of a run of members."""
+    """``members.json`` of a run of members; None for a run of one encoder."""
     provenance: Provenance | None = None
     """``provenance.json``; None for weights without a record of the people of pretraining."""
 
@@ -77,11 +77,11 @@ class RunToJoin:
 
     @property
     def says_people(self) -> bool:
-        """Whether the run names all people whom its encoders learned from."""
+        """Whether the run records everybody on whom its encoders were trained."""
         return self.provenance is not None and self.provenance.says_people
 
     def origin(self, number: int) -> str:
-        """Name the run of a member; in a joined run, followed by the name of the inner run."""
+        """Name the run that trained a member; ``OUTER/INNER`` if the run was joined before."""
         if self.record is None or self.record.joined is None:
             return self.name
         return f"{self.name}/{self.record.joined[number].run}"
@@ -90,7 +90,7 @@ class RunToJoin:
 def join_runs(
     folders: Mapping[str, Path], target: Path, *, overwrite: bool, progress: Progress
 ) -> MembersRecord:
-    """Copy the encoders of several runs, given by name, to one run, and return its record."""
+    """Copy the encoders of several runs, by name, into one new run; return ``members.json``."""
     _check_target(target, list(folders.values()), overwrite=overwrite)
     runs = read_runs(folders)
     _check_samples(runs)
@@ -157,7 +157,7 @@ def _read_run(name: str, folder: Path) -> RunToJoin:
 
 
 def _load(member: Path) -> EncoderContract:
-    """Return ``encoder.json`` of a finished encoder whose weights are whole."""
+    """Read ``encoder.json`` of a member; refuse unfinished training and damaged weights."""
     _, contract = load_encoder(member)
     if contract.head is not None:
         load_model(member)
@@ -172,7 +172,7 @@ def _load(member: Path) -> EncoderContract:
 
 
 def _check_samples(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs of other samples than brains, and runs of unlike samples."""
+    """Refuse runs of natural images, and runs of scans together with runs of measures."""
     kinds: dict[str, list[str]] = {}
     for run in runs:
         kinds.setdefault(run.samples, []).append(run.name)
@@ -226,7 +226,7 @@ def _check_transforms(runs: Sequence[RunToJoin]) -> None:
 
 
 def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
-    """Return the seeds, sites left out, weights, runs and kinds of all members."""
+    """Build ``members.json`` of a joined run: seeds, left-out sites, weights and origins."""
     contracts: list[EncoderContract] = []
     names = []
     left_out: list[tuple[str, ...]] = []
@@ -307,7 +307,7 @@ def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
 
 
 def _one_cohort(provenances: Sequence[Provenance]) -> RunCohort:
-    """Return the cohort that all runs share; unlike cohorts become one of unknown size."""
+    """Return the cohort that all runs share; if cohorts differ, a cohort of unknown size."""
     sizes = []
     sources = []
     digests = []

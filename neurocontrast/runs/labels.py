@@ -23,12 +23,12 @@ from neurocontrast.provenance import CONTENT, Description, Recognised, subject_l
 
 
 def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
-    """Recognise the subjects of the training of a probe."""
+    """Find the people in a table on whom a probe was fitted, by identifier or scan content."""
     return fitted.people.find(tidy["subject_id"], tidy[CONTENT])
 
 
 def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
-    """Tell which rows are of subjects that a probe was fitted on, under any identifier."""
+    """Return a mask of the rows of people on whom a probe was fitted, under any identifier."""
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 
 
@@ -45,7 +45,10 @@ class Labels:
 def read_labels(
     fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> Labels | None:
-    """Read the labels to calibrate with; refuse several classes, and scans without a site."""
+    """Read true labels for calibration; None if no table of labels is passed.
+
+    Probes of several classes are refused, and scans of which none has a site.
+    """
     if calibrate is None:
         return None
     if fitted.kind == "multiclass":
@@ -149,7 +152,7 @@ def _rows_of_people(tidy: pd.DataFrame) -> dict[str, npt.NDArray[np.intp]]:
 def _scans_of(
     row: Mapping[Hashable, str], rows: Mapping[str, npt.NDArray[np.intp]], tidy: pd.DataFrame
 ) -> npt.NDArray[np.intp]:
-    """Return the scans of a row of labels: of its person, and of its session if stated."""
+    """Return the scans that a row of labels is for: one person's, in one session if stated."""
     of_person = rows.get(subject_label(row["participant_id"]), np.array([], dtype=int))
     if "session" not in row:
         return of_person
@@ -160,7 +163,7 @@ def _scans_of(
 def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
     """Return the true label in each cell as a number; None for a cell without a valid label.
 
-    A probe of an earlier version can have classes as its table wrote them.
+    A probe of an earlier version can store classes in the spelling of its training table.
     """
     written = cells.unique().tolist()
     if fitted.kind == "continuous":

@@ -1,9 +1,9 @@
 """Plan, begin and finish a run of several encoders, called members.
 
-A member is a run of its own in ``RUN/members``, with one encoder, a seed derived from that of the
-configuration and, with ``training.members_leave``, a selection of rows (``data.where``) without its
-share of the sites. ``members.json`` says how many there are and, when all are trained, which
-weights they have.
+A member is a separate run in ``RUN/members`` with one encoder. Its seed is derived from the seed of
+the configuration. With ``training.members_leave``, each member is trained without some of the sites
+(``data.where``). ``members.json`` lists the seeds of all members and, when all are trained, the
+digests of the weights.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from neurocontrast.seeds import derive_seed
 
 
 def seed_of_member(seed: int, number: int) -> int:
-    """Return the seed of a member of a run."""
+    """Derive the seed of a member from the seed of the configuration."""
     return derive_seed("member", seed, number)
 
 
@@ -69,9 +69,10 @@ def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
 def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
     """Divide the sites among members: each site is left out in the training of one member.
 
-    Sites that share a person go together, so that nobody is learned from whose other scans are left
-    out. Shares get nearly equal numbers of people: the largest group of sites goes first, each to
-    the smallest share so far.
+    Sites with a common person go to the same member, so that no person has scans both in the
+    training and at the left-out sites. Members leave out nearly equal numbers of people: groups of
+    sites are assigned from the largest to the smallest, each to the member with the fewest people
+    so far.
     """
     source = cohort.source.name
     key = "training.members_leave: sites"
@@ -102,7 +103,7 @@ def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
-    """Refuse scans without a site, which no member could be told to leave out."""
+    """Refuse scans without a site, since members are trained without some of the sites."""
     absent = np.flatnonzero(sites.isna())
     if not len(absent):
         return
@@ -115,7 +116,7 @@ def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
 
 
 def _groups_of_sites(sites: pd.Series, subjects: pd.Series) -> list[tuple[list[str], int]]:
-    """Return groups of sites that share no person, the group with most people first."""
+    """Divide sites into groups without common people; the group with most people is first."""
     codes, names = pd.factorize(sites, sort=True)
     people = pd.factorize(subjects)[0]
     labels = number_connected(codes, people)
@@ -132,9 +133,10 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 
 
 def start_of_member(settings: Config, number: int) -> Config:
-    """Return the configuration of a member, whose ``training.init`` is one member of another run.
+    """Set ``training.init`` of member k to member k of the run that the user names.
 
-    Another number of members than that of the run is refused.
+    Both runs must have the same number of members. If the named run has one encoder, every member
+    starts from that encoder.
     """
     init = settings.training.init
     if init is None:
@@ -150,7 +152,7 @@ def start_of_member(settings: Config, number: int) -> Config:
 def warn_of_learned_sites(
     settings: Config, record: MembersRecord, cohort: Cohort, progress: Progress
 ) -> None:
-    """Warn of members whose first weights were learned from people of the sites that they leave."""
+    """Warn if a member starts from weights trained on people of the member's left-out sites."""
     if record.left_out is None or settings.training.init is None:
         return
     sites = np.array(levels_of("site", cohort.table["site"]), dtype=object)
@@ -175,7 +177,7 @@ def warn_of_learned_sites(
 
 
 def settings_of_member(settings: Config, record: MembersRecord, number: int) -> Config:
-    """Return the configuration of a member, with which `pretrain` alone would make the same run."""
+    """Return the configuration with which `pretrain` would train one member alone."""
     training = start_of_member(settings, number).training
     training = training.model_copy(update={"members": 1, "members_leave": None})
     data = settings.data
@@ -187,7 +189,7 @@ def settings_of_member(settings: Config, record: MembersRecord, number: int) -> 
 
 
 def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
-    """Return a selection of rows that leaves out some more sites than ``data.where``."""
+    """Return ``data.where``, a selection of rows, with more sites left out."""
     chosen = where.get("site", {"not": ()})
     if isinstance(chosen, Mapping):
         return {**where, "site": {"not": (*chosen["not"], *left_out)}}
@@ -199,7 +201,7 @@ def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
 
 
 def train_members(run: Run, engine: Engine, progress: Progress) -> None:
-    """Train the members of a run one after the other, each as a run of its own."""
+    """Train the members of a run one after another, each as a separate run."""
     with ExitStack() as stack:
         record = after_first(
             engine.processes,
@@ -217,7 +219,7 @@ def train_members(run: Run, engine: Engine, progress: Progress) -> None:
 
 
 def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
-    """Return the run of a member, begun anew or continued from its last state."""
+    """Return a member as a run to train, to begin or to continue in the member's folder."""
     settings = settings_of_member(run.settings, record, number)
     folder = folder_of_member(run.folder, number)
     return replace(run, settings=settings, folder=folder, resumes=True)
@@ -256,7 +258,7 @@ def _open_members(run: Run, stack: ExitStack, progress: Progress) -> MembersReco
 def check_members(
     settings: Config, record: MembersRecord, cohort: Cohort, source: Source | None = None
 ) -> None:
-    """Refuse members that could not be trained on their share of a run's cohort."""
+    """Refuse a run if a member could not be trained without the member's left-out sites."""
     sites = np.array(levels_of("site", cohort.table.get("site", ())), dtype=object)
     for number in range(len(record.seeds)):
         seen = cohort
@@ -275,7 +277,7 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
 
 
 def _finish_members(run: Run, record: MembersRecord) -> None:
-    """Finish a run: write the people of all members, and then the digests of their weights."""
+    """Finish a run of members: write ``provenance.json``, and then the digests of weights."""
     if record.weights is not None:
         return
     folder = run.folder

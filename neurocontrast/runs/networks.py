@@ -1,4 +1,4 @@
-"""Networks of a run, or of its members, for commands that train or explain each by itself."""
+"""Load the networks of a run for commands that train or explain each network by itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def load_networks(run: Path) -> list[RunNetwork]:
 
 
 def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescription:
-    """Describe a run by ``encoder.json``; of members, by the keys they share and each member's."""
+    """Describe a run by ``encoder.json``, or by the shared and separate keys of its members."""
     contracts = []
     sizes = []
     for network in networks:
@@ -59,7 +59,7 @@ def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescr
 def check_probe_members(
     probe: FittedProbe, described: EncoderDescription, *, parameter: str
 ) -> None:
-    """Refuse a probe that was fitted on features of other members than a run has."""
+    """Refuse a probe that was fitted on features of members that are not this run's."""
     info = EmbeddingsInfo.model_validate({"run": described})
     members = probed_members_of(info, described.n_features or 0)
     check_same_members(probe.members, members, parameter=parameter)
@@ -72,9 +72,9 @@ def sources_of(
     what: str,
     transforms: Compose | None = None,
 ) -> list[Brains]:
-    """Return the source of each network's samples; networks with samples prepared alike share one.
+    """Return the source of samples for each network; equal preprocessing shares one source.
 
-    `what` begins the refusal of networks of natural images.
+    `what` is the beginning of the message that refuses networks of natural images.
     """
     sources = list[Brains]()
     prepared = list[str]()
@@ -103,7 +103,7 @@ def list_scans(
     images_root: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> tuple[list[Cohort], pd.DataFrame]:
-    """Return the same scans as each source reads them, and a table of the scans left out."""
+    """List the scans of a table by each network's source; return also the scans left out."""
     listed = dict[int, Cohort]()
     tables = []
     warned = set[str]()

@@ -1,4 +1,4 @@
-"""Find the people who lie outside of the people that weights learned from, with the reasons."""
+"""Find people who are unlike the training people of weights, with the reasons."""
 
 from __future__ import annotations
 
@@ -20,34 +20,36 @@ from neurocontrast.runs.incoming import IncomingScans
 from neurocontrast.runs.people import AGE, Predicted
 
 _N_NAMED = 3
-"""Number of a person's measures that are named, the farthest from the median first."""
+"""Number of a person's outlying measures that a reason names, the farthest from the median
+first."""
 
 
 @dataclass
 class Reasons:
-    """Reasons why each person lies outside of the people learned from, and counts by kind."""
+    """Reasons why each person is unlike the training people, and counts by kind of reason."""
 
     texts: list[list[str]]
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def none(cls, n_people: int) -> Self:
-        """Return empty reasons of a number of people."""
+        """Return an empty list of reasons for each of `n_people` people."""
         texts = list[list[str]]()
         for _ in range(n_people):
             texts.append([])
         return cls(texts)
 
     def add(self, row: int, kind: str, reason: str) -> None:
-        """Add a reason why a person lies outside, and count its kind."""
+        """Add a reason why a person is unlike the training people, and count the kind of reason."""
         self.texts[row].append(reason)
         self.counts[kind] += 1
 
 
 def percentiles_of(predicted: Predicted) -> Floats | None:
-    """Return the distance of people's features as percentiles of the people learned from.
+    """Return each person's distance in features as a percentile of the training people.
 
-    The largest percentile of several probes counts; None where no probe has its distribution.
+    Of several probes the largest percentile counts. None if no probe stores the distribution of its
+    training features.
     """
     good = predicted.embedded.good
     features = predicted.embedded.features[good]
@@ -72,7 +74,7 @@ def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
 
 
 def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
-    """Return the measures that any of several encoders reads, each once."""
+    """Return the names of the measures that at least one of the encoders reads."""
     columns = dict[str, None]()
     for contract in contracts:
         columns |= dict.fromkeys(contract.columns)
@@ -80,7 +82,7 @@ def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
 
 
 def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats) -> Reasons:
-    """Find the reasons why people lie outside of the people that the weights learned from.
+    """Find the reasons why people are unlike the training people of the weights.
 
     `ages` are stated ages, NaN where none is stated; predicted ages are taken after calibration.
     """
@@ -103,7 +105,7 @@ def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats)
 
 
 def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people who lack too many measures to be predicted, but do not lack all."""
+    """Add a reason for people who lack too many measures to be predicted, but not all."""
     measures = predicted.incoming.cohort.measures
     if measures is None:
         return
@@ -117,7 +119,7 @@ def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons: Reasons) -> None:
-    """Add people whose age is outside of the range of ages that the weights learned from."""
+    """Add a reason for people whose age is outside of the age range of the training people."""
     low, high = learned
     for row in np.flatnonzero((ages < low) | (ages > high)).tolist():
         reason = f"{quantity} {ages[row]:.1f} is outside of {low:g} to {high:g} years learned from"
@@ -125,7 +127,7 @@ def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons
 
 
 def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people with measures so far from the median that they are clipped for the encoder."""
+    """Add a reason for people with measures so far from the median that values are clipped."""
     contracts = predicted.incoming.contracts
     measures = predicted.incoming.cohort.measures
     rows = np.flatnonzero(predicted.embedded.good)
@@ -156,7 +158,7 @@ def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
-    """Add people whose tables name a program, or version, that nobody learned from has."""
+    """Add a reason for people whose program, or its version, no training person has."""
     measures = predicted.incoming.cohort.measures
     learned = set[str]()
     for contract in predicted.incoming.contracts:
@@ -177,5 +179,5 @@ def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _is_of(program: str, learned: set[str]) -> bool:
-    """Tell whether a program was learned from; ``FreeSurfer 6`` is every 6.x."""
+    """Tell whether training people have a version of a program; ``FreeSurfer 6`` is any 6.x."""
     return any(program == name or program.startswith(f"{name}.") for name in learned)

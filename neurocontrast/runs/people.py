@@ -1,4 +1,4 @@
-"""Predictions of people by all probes of weights, in one pass over their measures or scans."""
+"""Predict people by all probes in a folder of weights, after one pass over measures or scans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AGE = "age"
 
 @dataclass(frozen=True)
 class WeightsProbe:
-    """Probe of weights, such as of age, with its expected error at a new site."""
+    """Probe in a folder of weights, such as of age, with its expected error at a new site."""
 
     name: str
     """Name of the probe's folder."""
@@ -39,17 +39,17 @@ class WeightsProbe:
 
     @property
     def column(self) -> str:
-        """Column of the predicted numbers or classes."""
+        """Name of the column with predicted numbers or classes, such as ``predicted_age``."""
         return f"predicted_{self.fitted.target}"
 
     @property
     def zero_shot(self) -> str:
-        """Column of the prediction before calibration."""
+        """Name of the column with predictions before calibration."""
         return f"{self.score}_zero_shot"
 
     @property
     def score(self) -> str:
-        """Column of the predicted number, or of the probability of the positive class."""
+        """Name of the column with predicted numbers, or probabilities of the positive class."""
         if self.fitted.kind == "continuous":
             return self.column
         return f"probability_{self.fitted.target}_{self.fitted.classes[-1]}"
@@ -62,9 +62,9 @@ class WeightsFolder:
     folder: Path
     probes: tuple[WeightsProbe, ...]
     ages: tuple[float, float] | None
-    """Lowest and highest age of the people learned from; None where the folder has no ages."""
+    """Lowest and highest age of the training people; None if the folder records no ages."""
     people: KnownPeople
-    """People whom the encoder learned from."""
+    """People on whom the encoder was trained."""
 
     @classmethod
     def load(cls, folder: Path, probes: Sequence[Path]) -> Self:
@@ -100,7 +100,7 @@ class WeightsFolder:
 
     @property
     def names_people(self) -> bool:
-        """Whether the encoder, or any probe, names people of the training."""
+        """Whether the encoder, or any probe, records the identity of its training people."""
         of_probes = any(probe.fitted.trained_on for probe in self.probes)
         return of_probes or bool(self.people.subjects)
 
@@ -115,9 +115,9 @@ class Predicted:
     scores: dict[str, Floats]
     """Numbers, or probabilities of the positive class, by target; NaN where there is an error."""
     recognised: dict[str, Recognised]
-    """People whom each probe was fitted on, by target."""
+    """People in the table on whom each probe was fitted, by target."""
     learned_from: Recognised
-    """People whom the encoder learned from."""
+    """People on whom the encoder was trained."""
 
     @property
     def tidy(self) -> pd.DataFrame:
@@ -125,7 +125,7 @@ class Predicted:
         return self.incoming.tidy
 
     def trained_on(self) -> npt.NDArray[np.bool_]:
-        """Mask of the people whom the encoder, or any of the probes, learned from."""
+        """Return a mask of the people on whom the encoder, or one of the probes, was trained."""
         is_known = trained_on(self.tidy, self.learned_from).copy()
         for people in self.recognised.values():
             is_known |= trained_on(self.tidy, people)
@@ -146,7 +146,7 @@ class Predicted:
 def predict_scores(
     weights: WeightsFolder, incoming: IncomingScans, embedded: EmbeddedScans, contents: pd.DataFrame
 ) -> Predicted:
-    """Apply all probes to the features of people."""
+    """Apply all probes to people's features, and mark people who were in training."""
     good = embedded.good
     scores = {}
     recognised = {}
@@ -161,7 +161,7 @@ def predict_scores(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Shift of each site's predictions of a target, with the number of its labelled people."""
+    """Shift of the predictions of one target at each site, with the number of labelled people."""
 
     probe: WeightsProbe
     by_site: Mapping[str, SiteShift]
@@ -179,7 +179,7 @@ class Calibration:
         return by_site
 
     def moved_sites(self) -> list[str]:
-        """List the sites whose predictions were moved."""
+        """List the sites whose predictions were shifted by calibration."""
         moved = []
         for site, shift in self.by_site.items():
             if shift.shift is not None:
@@ -213,7 +213,7 @@ class Calibration:
 
 
 def targets_of(calibrations: Sequence[Calibration]) -> set[str]:
-    """Return the targets that were to be calibrated, whether or not a site could be moved."""
+    """Return the targets with labels for calibration, even if no site had enough of them."""
     targets = set[str]()
     for calibration in calibrations:
         targets.add(calibration.target)

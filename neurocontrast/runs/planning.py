@@ -43,7 +43,7 @@ def make_plan(
     test : path or DataFrame, optional
         Embeddings of the external test set, in place of the file that the settings name.
     estimator, cv : estimator, splitter, optional
-        The user's own, as `plan_evaluation` takes them.
+        Estimator and splitter of the user, as `plan_evaluation` takes them.
     progress : Progress
         Receives who is evaluated, in which folds, and each warning.
     """
@@ -70,9 +70,9 @@ def make_plan(
 
 
 def complete_plan(plan: Plan, progress: Progress) -> Plan:
-    """Refuse findings that cannot be measured, add models of voxels, and announce the plan.
+    """Refuse analyses that the data do not allow, add models of voxels, and report the plan.
 
-    Refusals that cost nothing come before voxels are read.
+    Analyses are checked before voxels are read, which takes longer.
     """
     check(plan, FINDINGS)
     plan = with_voxels(plan, progress)

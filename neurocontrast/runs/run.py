@@ -59,7 +59,7 @@ from neurocontrast.training.state import ContrastiveState
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """Run whose first files are written, or that continues, before its training."""
+    """Run that is ready to be trained: new with its first files written, or continued."""
 
     is_new: bool
     components: RunComponents | None = None
@@ -68,7 +68,7 @@ class OpenedRun:
     """Names of the scans that are left out."""
 
     def for_others(self) -> Json:
-        """Return the message to the other processes, JSON-ready."""
+        """Return the message that tells other processes how this run was opened, JSON-ready."""
         samples = None
         if self.components is not None:
             samples = self.components.source.contract()
@@ -77,7 +77,7 @@ class OpenedRun:
 
 
 class RunOfOthers(Document):
-    """Message by which the first process tells the others how a run was opened."""
+    """Message by which the first process tells all other processes how a run was opened."""
 
     is_new: bool
     samples: Samples | None = None
@@ -96,9 +96,9 @@ class Run:
     folder : Path
         Directory of the run.
     source : source
-        Source of the samples, before statistics are learned from the training scans.
+        Source of the samples, before preprocessing is fitted to the training scans.
     resumes : bool
-        Whether a run that is in `folder` is continued; where there is none it begins.
+        Whether a run in `folder` is continued; without a run there, a new one begins.
 
     Examples
     --------
@@ -144,19 +144,19 @@ class Run:
         return cls(settings, folder, source, resumes)
 
     def read_cohort(self, *, check_images: bool = True, skipped: Collection[str] = ()) -> Cohort:
-        """Read the rows of the table that the configuration keeps, without skipped samples."""
+        """Read the rows of the table that ``data.where`` selects, without samples in `skipped`."""
         return read_cohort_of(
             self.settings, self.source, check_images=check_images, skipped=skipped
         )
 
     def components(self, cohort: Cohort | None = None, *, is_new: bool = True) -> RunComponents:
-        """Build data, network and loss, by default of the whole table."""
+        """Build data, network and loss, by default for all rows that the configuration selects."""
         if cohort is None:
             cohort = self.read_cohort()
         return build_components(self.settings, cohort, self.source, is_new=is_new)
 
     def train(self, engine: Engine, progress: Progress) -> None:
-        """Open the run in the first process and then in the others, train, and save the encoder."""
+        """Open the run in the first and then in all other processes; train and save the encoder."""
         with ExitStack() as stack:
             opened = after_first(
                 engine.processes,
@@ -186,7 +186,7 @@ class Run:
         beside: Facts | None = None,
         **facts: Json,
     ) -> None:
-        """Write the known answer of each encoder, and then the encoders, which finish the run.
+        """Save the trained encoders, each after its known answer, which finishes the run.
 
         Parameters
         ----------
@@ -195,7 +195,8 @@ class Run:
         progress : Progress
             Receives progress messages.
         fitted, beside : dict, optional
-            Facts of linear components, in place of a network or beside it.
+            Facts about a linear encoder (`fitted`), or about linear components appended to a
+            network (`beside`).
         **facts
             Other sections of ``encoder.json``.
         """
@@ -351,7 +352,7 @@ class Run:
         return OpenedRun(False, components)
 
     def _warn_of_probe(self, components: RunComponents, progress: Progress) -> None:
-        """Warn of probes during training that have no scans to be scored on."""
+        """Warn if probes during training have no validation scans to be scored on."""
         if self.settings.training.probe_every and not len(components.data.validation_rows):
             progress.warning(
                 "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no "

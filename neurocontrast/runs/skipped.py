@@ -26,12 +26,12 @@ _N_SHOWN = 10
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:
-    """Return a cohort without the scans of some names."""
+    """Return a cohort without the scans in `names`."""
     return cohort.subset([row for row, name in enumerate(cohort.names()) if name not in names])
 
 
 def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
-    """Prepare the scans of a cohort; an error of several scans tells how to leave scans out."""
+    """Preprocess the scans of a cohort; an error names the option that leaves scans out."""
     try:
         source.make_ready(cohort, progress)
     except DataError as error:
@@ -62,9 +62,9 @@ def leave_out_unlearnable(
     *,
     is_new: bool = True,
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Leave out people whose measures cannot be learned from, with ``data.skip_unreadable``.
+    """Leave out people whose measures cannot be used in training, with ``data.skip_unreadable``.
 
-    A run that continues is without the rows that it left out when it began.
+    A continued run changes nothing here, since rows left out at its beginning are removed before.
     """
     if not (source.skips and is_new):
         return cohort, NONE

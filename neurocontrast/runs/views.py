@@ -1,4 +1,4 @@
-"""Warn of a resumed run whose random views another version of the package draws."""
+"""Warn if a resumed run draws its random views in another way than at its beginning."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from neurocontrast.runs.folder import read_provenance
 
 
 def views_revision(source: Source) -> int:
-    """Return the revision of the random numbers by which views of a source's samples are drawn."""
+    """Return the revision of the code that draws random views, which differ by revision."""
     revision = 0
     for half in source.halves:
         revision = max(revision, half.views_revision)
@@ -16,7 +16,7 @@ def views_revision(source: Source) -> int:
 
 
 def warn_of_other_views(source: Source, folder: Path, progress: Progress) -> None:
-    """Warn that a run goes on with other random numbers of views than before."""
+    """Warn if a resumed run would draw other random views, due to a new package version."""
     provenance = read_provenance(folder)
     before = provenance.views_revision
     now = views_revision(source)

@@ -23,15 +23,15 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 SPACING_MM = 4.0
-"""Voxel size at which scans are compared, unless they are prepared as for their encoder."""
+"""Voxel size of the scans for this baseline, unless scans are preprocessed as for the encoder."""
 SHAPE = (48, 57, 48)
 """Voxels of the box around the centre of a scan: 192 × 228 × 192 mm hold every usual template."""
 MAX_BYTES = 4 * 1024**3
-"""Largest memory of voxels (float32) and of products of scans (float64) of this baseline."""
+"""Largest memory in bytes for voxels (float32) and scalar products of scans (float64)."""
 
 
 def with_voxels(plan: Plan, progress: Progress) -> Plan:
-    """Return the plan with models of the voxels of its scans, unless voxels are switched off.
+    """Add baseline models of the scans' voxels to a plan, unless voxels are switched off.
 
     Scans that cannot be read are a `DataError` where voxels are asked for (``voxels=on`` or
     ``input``, or `scans`), and a warning where they are not.
@@ -62,7 +62,7 @@ def with_voxels(plan: Plan, progress: Progress) -> Plan:
 
 
 def _with_both(plan: Plan, model: ProbeModel) -> Plan:
-    """Return the plan with models of voxels: linear, of a kernel, and voxels with the embedding."""
+    """Add models to a plan: linear and by a kernel on voxels, and voxels with the embedding."""
     outcome = keep_fitting(plan, model)
     second = make_second(plan, model)
     together = make_beside(plan, model)
@@ -70,7 +70,7 @@ def _with_both(plan: Plan, model: ProbeModel) -> Plan:
 
 
 def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
-    """Return the files of each scan; an empty list where they are absent and not asked for."""
+    """Return the image files of each scan; an empty list if absent files are allowed."""
     table = plan.table
     if plan.settings.scans is not None:
         listed = read_cohort(plan.settings.scans, channels=channels)
@@ -111,7 +111,7 @@ def _read(
     record: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
-    """Read the voxels of scans, and return their model; refuse more voxels than memory may hold."""
+    """Return a baseline model of the voxels of scans; refuse voxels that exceed `MAX_BYTES`."""
     preprocessing = _choose_preprocessing(scans, plan, record)
     n_voxels = int(np.prod(preprocessing.image_shape))
     n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
@@ -156,7 +156,7 @@ def _read(
 def _choose_preprocessing(
     scans: list[tuple[str, ...]], plan: Plan, record: PreprocessingRecord
 ) -> Preprocessing:
-    """Return the preprocessing of scans for their voxels: at 4 mm, or as for the encoder.
+    """Return the preprocessing of scans for this baseline: at 4 mm, or as for the encoder.
 
     Arrays without a header have no voxel size, and are read as for the encoder.
     """

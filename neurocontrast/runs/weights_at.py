@@ -1,4 +1,4 @@
-"""Tell weights from evaluations, and embeddings from scans, without loading either."""
+"""Recognise folders of weights, and tables of embeddings, by their files and columns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _PROBE = "probe.json"
 
 
 def probes_of(path: Path) -> tuple[Path, list[Path]] | None:
-    """Return a folder of weights with its probes, found by its path or that of one of its probes.
+    """Return a folder of weights and its probes; the path may be that of one probe.
 
-    None for any other path.
+    None is returned if the path is no folder of weights with probes. With the path of one probe,
+    that probe alone is listed.
     """
     for folder, pattern in ((path, f"*/{_PROBE}"), (path.parent, f"{path.name}/{_PROBE}")):
         if any(map(Path.is_file, map(folder.joinpath, FILES))):

@@ -21,7 +21,7 @@ class Stopped(Exception):
 
 
 def _own(number: int) -> int:
-    """Return the signal unchanged; with several processes, all processes agree on a signal."""
+    """Return the signal of a single process, which needs no other process to agree."""
     return number
 
 

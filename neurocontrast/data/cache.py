@@ -280,7 +280,7 @@ class VolumeCache:
         return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Make a scan's cache file; return whether the file was kept, or the reason to fail."""
+        """Make a scan's cache file; return whether the file was kept, or the scan's problem."""
         try:
             return scan, self._keep(scan, self._make(scan))
         except CacheFullError:
@@ -344,7 +344,10 @@ class VolumeCache:
         return True
 
     def _make_folder(self) -> int:
-        """Make the cache's folder with its root's permissions, never writable by all."""
+        """Make the cache's folder with the permissions of the folder above.
+
+        The folder is never writable by all users.
+        """
         root = self.folder.parent
         described = self.folder / "contract.json"
         root.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -167,7 +167,7 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 
 
 def _check_identifiers(rows: Rows) -> None:
-    """Add a problem for cells that name no participant, and for names that differ in a visit."""
+    """Add a problem for cells that name no participant, and for names like visits of one person."""
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
         for row, cell in enumerate(rows.cells[column]):

@@ -124,8 +124,8 @@ def levels_of(
     """Return the name of the site, sex or class in each cell, in one spelling for all tables.
 
     1, 1.0 and "1.0" are the same, and so are all words for a sex. The codes 1 and 2 of a sex are
-    read unless the column has other numbers. Words that are not understood, and values that a
-    model `learned` as they are, stay as they are.
+    read unless the column has other numbers. A word that is not understood as a sex is returned
+    unchanged, and so is a value among `learned`, the values of a model's training table.
     """
     levels = list(map(level_of, cells))
     if not is_of_sex(column):

@@ -23,7 +23,10 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Row of a table that applies to a scan; `is_specific` if to this session, not the person."""
+    """Row of a table that applies to a scan.
+
+    `is_specific` is True for a row of the scan's session, and False for a row of the person.
+    """
 
     source: str
     is_specific: bool
@@ -117,8 +120,8 @@ class PeopleTables:
     def notes(self, cells_known: Collection[str]) -> list[str]:
         """Return notes on how codes were read, and on columns that look usable but are unused.
 
-        In tables of the tree, look-alikes are named only for columns that are not among
-        `cells_known`.
+        `cells_known` are meanings, such as ``age``, for which some table has values. A column that
+        looks like such a meaning is noted only in tables of the user.
         """
         tables_of: dict[str, list[str]] = {}
         for path, table in self._read.items():

@@ -256,7 +256,10 @@ def say_comparison(files: Comparison) -> str:
 
 
 def say_differences(files: Comparison) -> str:
-    """Say whether each model differs in the headline metric, with figures and estimators."""
+    """Say for each model whether the headline metric differs from the reference model's.
+
+    Each difference has its interval and p-value. Estimators are named if they differ.
+    """
     metric = files.headline
     differences = _differences(files)
     if metric is None or differences.empty:

@@ -33,10 +33,10 @@ _REMEDY = "Run 'neurocontrast explain' again."
 
 @dataclass(frozen=True)
 class ExplainedBlock:
-    """Part of the differences in score that one group of an encoder's features carries.
+    """Share of the differences in predicted score that one group of an encoder's features carries.
 
-    `name` is ``network`` or ``components``. `map_path` is None for an encoder of regional measures,
-    whose ranking has a column of that name.
+    `name` is the group, ``network`` or ``components``. `map_path` is the brain map of the group;
+    None for an encoder of regional measures, whose ranking of measures has a column called `name`.
     """
 
     name: str

@@ -28,8 +28,8 @@ class Voice:
     ``result_reviewer.j2``.
     """
     names: Callable[[Path, Sequence[str]], Mapping[str, object]]
-    """Function of an evaluation's folder and some paths of its samples that returns further
-    variables of the templates."""
+    """Function that returns variables for the templates in addition to the usual ones; called with
+    the evaluation's folder and the paths of some samples."""
 
 
 VOICES: Registry[Voice] = Registry()

@@ -56,7 +56,7 @@ _LAST: dict[str, Callable[..., RandVolumed]] = {
     "cutout": RandCutoutd,
     "crop": RandResizedCropd,
 }
-"""Operation → transform of the volume as it is, after those of the signal."""
+"""Operation → transform of the volume; applied after the transforms of the brain's signal."""
 
 
 def brain_transforms(

@@ -61,7 +61,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return 0
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return arguments of `change` beyond the ranges, from uniform numbers (b, `n_further`)."""
+        """Return arguments of `change` without a range in `limits`, from numbers (b, n_further)."""
         return {}
 
     def change(self, x_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:
@@ -82,7 +82,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return brain_BCDHW
 
     def n_numbers(self, n_channels: int) -> int:
-        """Count a volume's random numbers: to change or not, one for each range, further ones."""
+        """Count a volume's random numbers: whether to change, one a range, and `n_further`."""
         return 1 + len(self.limits()) + self.n_further(n_channels)
 
     def drawn(self, uniforms: Array, n_channels: int) -> Drawn:

@@ -31,10 +31,11 @@ _N_CHARACTERS = 16
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """Return digests of each row of measures, separated by spaces; "" for too few measures.
 
-    Every digest is of some of the columns: any one digest recognises a person, even if single
+    Every digest covers some of the columns: any one digest recognises a person, even if single
     values of other columns were rounded to fewer digits, or are missing.
-    Digests of three digits are of neighbours in the alphabet, mostly of one kind: thicknesses
-    recognise a person whose volumes are missing or whole numbers.
+    Digests of values with three digits cover columns that are neighbours in alphabetical order,
+    mostly of one kind of measure: thicknesses recognise a person whose volumes are missing or whole
+    numbers.
 
     Parameters
     ----------

@@ -18,8 +18,8 @@ from neurocontrast.provenance import subject_label
 _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
-"""Pattern of a participant with a data set in the name, as ``sub-paris_01``, but no image
-suffix.
+"""Pattern of a participant's name that begins with a data set, as ``sub-paris_01``; a name that
+ends in an image's suffix, as ``sub-01_T1w``, does not fit.
 """
 
 

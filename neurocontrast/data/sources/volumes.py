@@ -46,7 +46,7 @@ class BrainVolumes(Source):
 
     data: DataSettings
     python_transforms: Compose | None = None
-    """Preprocessing from Python, for ``data.transforms: python``; None for the package's own."""
+    """Preprocessing from Python, for ``data.transforms: python``; None to preprocess by `data`."""
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
     columns: tuple[str, ...] | None = None

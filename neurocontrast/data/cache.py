@@ -230,7 +230,7 @@ class VolumeCache:
         return self.folder / f"{digest_of('volume', *paths)}.safetensors"
 
     def _identity(self, path: Path, source: Sequence[int]) -> str:
-        """Return text for a cache file's header, so that a renamed file is not used."""
+        """Return the text in a cache file's header by which a renamed file is noticed."""
         return json.dumps([self.folder.name, path.stem, *source])
 
     def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Entry | None:
@@ -376,7 +376,7 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False if the error says that the folder may not be written; raise other errors."""
+        """Return False for the error of a folder that may not be written; raise any other error."""
         if error.errno in _NOT_KEPT:
             return False
         if error.errno in _FULL:

@@ -127,7 +127,7 @@ def _check_channels(source: str, names: list[str], channels: tuple[str, ...], ha
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
-    """Return participant, subject and session of each row; wrong ones become problems."""
+    """Return participant, subject and session of each row; wrong cells become problems."""
     cells = rows.cells
     nameless = rows.missing("participant_id", "every row needs an identifier")
     participants = cells["participant_id"]

@@ -109,7 +109,10 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 
 
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return the meaning of a cell, "" if missing; refuse a cell without an entry in Levels."""
+    """Return the meaning of a cell, "" if missing.
+
+    A cell without an entry in ``Levels`` of the JSON file, if there are `levels`, is refused.
+    """
     level = cell
     if levels and not is_missing(cell):
         by_name: Mapping[str, str] = {}
@@ -130,7 +133,7 @@ def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Decode a column of sexes, from codes in its name, its Levels, and words in cells."""
+    """Decode a column of sexes by codes in its name, codes in a JSON file, and words in cells."""
     codes = codes_in_name(column)
     levels = description.levels or sexes_in_words(description.words)
     words = []

@@ -104,7 +104,7 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return person → names that differ only in a visit, by the names' common beginning."""
+    """Return common beginning of names, as of a person → names that differ only in a visit."""
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)

@@ -15,7 +15,7 @@ from neurocontrast.provenance import subject_label
 
 
 class ScanFacts(NamedTuple):
-    """Cells found for a scan: column → cell, column → table, and all tables with a row."""
+    """Cells on a scan in tables of people, the table of each cell, and all tables with a row."""
 
     cells: dict[str, str]
     sources: dict[str, str]
@@ -62,7 +62,7 @@ class PeopleTables:
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
     _scan_of: dict[tuple[int, str], FoundScan] = field(default_factory=dict)
-    """First scan found for each person of a table, by the table's id and the person's name."""
+    """Python's id of a table, and name of a person in the table → first scan that was found."""
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
         """Return a scan's cells from all tables; contradictory ages or sexes become problems."""

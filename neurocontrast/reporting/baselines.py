@@ -239,7 +239,7 @@ def say_weights(s: Result) -> str:
 
 
 def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
-    """Say how the embedding does beside several models: better only if better than every one."""
+    """Say how the embedding compares with several models: better only if better than all models."""
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)
     deciding = by_favour[0]

@@ -171,7 +171,7 @@ class ResultTables(Results):
 
     @property
     def negative(self) -> str:
-        """Name of the other class of a binary target."""
+        """Name of the negative class of a binary target."""
         return next((name for name in self.classes if name != self.positive), "")
 
     @property

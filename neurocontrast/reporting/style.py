@@ -191,7 +191,7 @@ _MAX_GROUPS = 12
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour and marker; the index of `rows` is the row of the plot of each point."""
+    """Points of one colour and marker; the index of `rows` is each point's row in the plot."""
 
     rows: pd.DataFrame
     label: str | None = None

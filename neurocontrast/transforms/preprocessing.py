@@ -21,7 +21,7 @@ TRANSFORM_VERSION = 1
 of older versions are not used."""
 
 SPACING_LIMITS_MM = (0.1, 20.0)
-"""Smallest and largest plausible voxel size in mm; a header with another counts as damaged."""
+"""Smallest and largest plausible voxel size in mm; a header beyond the limits counts as damaged."""
 SAME_SPACING = 1e-3
 """Relative difference below which two voxel sizes count as equal."""
 N_VOXELS_MIN = 8

@@ -276,7 +276,9 @@ def _scan_of_measures(
 def choose_scans(
     scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
 ) -> list[FoundScan]:
-    """Choose one image a session, or every run, by the user's rules; an open choice is a problem.
+    """Choose one image a session, or every run, by the user's rules.
+
+    A session of which several images are left to choose from is a problem.
 
     Without a rule for the space, an image in MNI space is taken and the native one of the session
     left out.

@@ -101,6 +101,6 @@ def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to nine digits, so that factors between units decide no later rounding."""
+    """Round numbers to nine digits, so that a conversion of units changes no later rounding."""
     scale = _scale_of(values, _N_EXACT)
     return np.round(values * scale) / scale

@@ -252,7 +252,7 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 
 
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return row → reason; for a scan with unreadable measures, the reason is the damage."""
+    """Return `reasons` by row, replaced by the files' damage for scans with unreadable measures."""
     assert cohort.measures is not None
     damage = {}
     for (participant, session), texts in cohort.measures.unread.items():

@@ -36,7 +36,7 @@ def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 
 
 def index_of(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
-    """Return participant and session of each row; wrong or repeated ones become problems."""
+    """Return participant and session of each row; wrong or repeated rows become problems."""
     people = []
     sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):

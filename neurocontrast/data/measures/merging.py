@@ -228,7 +228,10 @@ def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataF
 
 
 def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
-    """Return the region that a column's name means, or of a column in `keep`; None for others."""
+    """Return the region that a column's name means; None for a name that means no region.
+
+    A column in `keep` is a region of its name, of kind ``other``.
+    """
     region = region_of(column, side=sheet.side, measure=sheet.measure)
     if region is not None and sheet.atlas and region.atlas != "aseg":
         return region._replace(atlas=sheet.atlas)

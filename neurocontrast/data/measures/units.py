@@ -228,7 +228,7 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return units to test for a kind of measure; either unit may be the one of most rows."""
+    """Return the units to test for a kind of measure; most rows may be in the wrong unit."""
     factors = _FACTORS_OF_UNITS[kind]
     exponents = set(map(round, map(math.log10, factors)))
     units = []

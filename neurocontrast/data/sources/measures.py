@@ -34,7 +34,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 _FRAME = Path("X")
-"""Name of the source of a cohort made from a DataFrame of measures alone."""
+"""Source of a cohort that was made from a DataFrame of measures, named as the argument ``X``."""
 _LEFT_OUT = "X: left out "
 """Beginning of a note on columns of a DataFrame that are no regional measures, such as age."""
 

@@ -261,7 +261,7 @@ class Source:
 
 
 def _record_of(augment: Transform) -> Any:
-    """Return the description of transforms, or their classes where one has no description."""
+    """Return the description of transforms, or only their classes if one cannot be described."""
     try:
         return describe(augment)
     except DataError:  # of a lambda, for instance

@@ -114,7 +114,7 @@ def write_nifti(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave figures of pages blank in a test of sentences or tables: they take most of a page's time."""
+    """Leave figures of pages blank in tests of sentences: drawing takes most of a page's time."""
     shown = "neurocontrast.reporting.style.Picture.data_uri"
     monkeypatch.setattr(shown, lambda picture: "data:,")
 

@@ -34,7 +34,7 @@ from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
 from neurocontrast.documents.document import Json
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_output_file, files_of
+from neurocontrast.files import ScanFiles, check_output_file, files_of
 from neurocontrast.progress import Progress
 from neurocontrast.torch_state import in_default_torch_state
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -331,8 +331,17 @@ def _inspect_scans(
     extents = {}
     if readable.channels == columns_of(None):  # maps of tissue are no brains
         extents = {scan.scan: scan.extent for scan in findings if scan.extent is not None}
-    n_raw = sum(extent.is_head or extent.is_unregistered for extent in extents.values())
-    return _InspectedSamples("volumes", (*doubts, *doubts_about_extents(extents)), n_raw)
+    raw = {scan for scan, extent in extents.items() if extent.is_head or extent.is_unregistered}
+    raw |= _scans_called_raw(readable)
+    return _InspectedSamples("volumes", (*doubts, *doubts_about_extents(extents)), len(raw))
+
+
+def _scans_called_raw(cohort: Cohort) -> set[ScanFiles]:
+    """Return the scans that the column ``stage`` of a table written by `index` calls raw."""
+    if "stage" not in cohort.table:
+        return set()
+    is_raw = cohort.table["stage"].eq("raw")
+    return {scan for scan, raw in zip(cohort.scans, is_raw, strict=True) if raw}
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:

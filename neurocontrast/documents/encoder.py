@@ -163,12 +163,12 @@ class Start(Document):
     name: str = ""
     sha256: str | None = None
     encoder: str = ""
-    """Words on which weights of the encoder were taken over."""
+    """Statement, in words, of which weights of the encoder were taken over."""
     head: str = ""
     """Start of the projection head: ``new``, or ``taken over`` from the earlier weights."""
     imported: ImportedWeights | None = None
     subjects_known: bool = True
-    """Whether everyone is known whom the earlier weights had learned from."""
+    """Whether all people are known whom the earlier weights had learned from."""
 
 
 class ImportedWeights(Document):

@@ -95,7 +95,10 @@ class ModelFigures(ResultSection):
 
 
 def gather_models(content: Mapping[str, object]) -> dict[str, object]:
-    """Move the results of further models, from their keys in ``evaluation.json``, to ``models``."""
+    """Move results from the models' keys in ``evaluation.json`` to ``models``.
+
+    Results of the embedding and of the covariates keep their keys.
+    """
     gathered = dict(content)
     models = {}
     for model in _models_of(content):
@@ -124,7 +127,7 @@ def _models_of(content: Mapping[str, object]) -> list[str]:
 
 
 def spread_models(models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Return the results of further models under their keys in ``evaluation.json``."""
+    """Return the entries of ``models`` under the models' keys in ``evaluation.json``."""
     content = {}
     for field, key in _KEYS.items():
         for model, figures in models.items():

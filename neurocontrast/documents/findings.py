@@ -114,7 +114,7 @@ class LearningPoint(ResultSection):
 class LearningCurve(Part):
     """Learning curves of the embedding (`metrics`) and of the covariates (`baseline`), by metric.
 
-    Other models are further keys.
+    The curves of each other model are under the model's name.
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
@@ -127,7 +127,7 @@ class LearningCurve(Part):
     baseline: dict[str, list[LearningPoint]] = {}
 
     def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
-        """Return a further model's points of learning curves, by metric; empty without a curve."""
+        """Return the points of another model's learning curves by metric; empty without curves."""
         return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
 
 

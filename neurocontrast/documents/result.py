@@ -60,7 +60,9 @@ class ModelNames(ResultSection):
     what: str
     """Words for the model in a sentence."""
     of: str | None = None
-    """Key of the first model of the same measures, if this model is a second; None if not."""
+    """Key of the first model of the same measures, if this model is a second with another
+    estimator; None if not.
+    """
     lacks: str | None = None
     """Part of the embedding that the model lacks; None for a model without an encoder."""
     beside: str | None = None

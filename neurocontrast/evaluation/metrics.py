@@ -79,17 +79,17 @@ class Scored:
         return self.of_several(_mean_of_present(of_classes))
 
     def of_several(self, values: Floats) -> Floats:
-        """Return values (n resamples,), NaN where a resample has fewer than two classes."""
+        """Replace values (n resamples,) by NaN in resamples with fewer than two classes."""
         return np.where(np.isfinite(self.recalls).sum(axis=1) >= 2, values, np.nan)
 
 
 @dataclass(frozen=True)
 class Formula:
-    """How a metric is computed, and whether more is `better` (1), less (-1) or neither (0).
+    """Formula of a metric, and whether more is `better` (1), less (-1) or neither (0).
 
-    `of_probabilities`: decision values have none of it. `ranks`: all scans are sorted, or fitted,
-    anew for each class and resample. `pooled_only`: a single fold or site has none of its own.
-    `on_request`: computed only where it is named.
+    `of_probabilities`: the metric is not defined for decision values. `ranks`: all scans are
+    sorted, or fitted, anew for each class and resample. `pooled_only`: the metric is not computed
+    for a single fold or site. `on_request`: the metric is computed only where it is named.
     """
 
     name: str
@@ -250,9 +250,9 @@ def top_hits(truth: Labels, scores: Floats) -> Floats:
 def decide(
     kind: Kind, scores: Floats, *, threshold: float | str = 0.5, shares: Floats | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return class codes: of two classes by the threshold, of several the likeliest one.
+    """Return class codes: by the threshold for two classes, the likeliest class for several.
 
-    With `shares`, the likeliest class is that relative to its share in training.
+    With `shares`, the class with the largest ratio of probability to share in training is chosen.
     """
     if kind == "continuous":
         return np.zeros(len(scores), dtype=np.int64)
@@ -264,7 +264,7 @@ def decide(
 
 
 def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> str | None:
-    """Return why metrics of some scans are not defined, or None where all can be."""
+    """Return why some metrics of scans are undefined; None if all metrics can be defined."""
     if kind == "continuous":
         if len(truth) < 2:
             return "one scan: R², correlations and slopes need two"
@@ -285,7 +285,10 @@ def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> st
 
 
 def explain_value(name: str, reason: str | None) -> str:
-    """Return why one metric is not defined: `reason` of `explain_undefined`, or one of its own."""
+    """Return why a metric is undefined: `reason` if there is one, or a reason of this metric alone.
+
+    `reason` is the result of `explain_undefined`.
+    """
     if reason is not None:
         return reason
     if name == "calibration_slope":

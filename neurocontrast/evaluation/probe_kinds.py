@@ -13,7 +13,8 @@ from neurocontrast.settings import Settings
 class Probe:
     """An estimator of standardised features, whose penalty is chosen by log-loss or squared error.
 
-    With `widths` it is fitted to the features of a Gaussian kernel, whose width is chosen likewise.
+    With `widths` the estimator is fitted to the features of a Gaussian kernel, whose width is
+    chosen by the same loss.
     """
 
     title: str
@@ -72,7 +73,8 @@ PROBES: dict[str, Probe] = {
 WIDTHS = (0.1, 0.3, 1.0)
 """Factors of Gaussian kernels; 1 is scikit-learn's ``gamma="scale"``, towards 0 fits get linear."""
 N_LANDMARKS = 400
-"""Most training scans that a kernel compares with; of more, as many are drawn (Nyström)."""
+"""Most training scans that a kernel compares with; with more scans, this number is drawn
+(Nyström)."""
 NYSTROM = (
     "Williams CKI, Seeger M. Using the Nyström method to speed up kernel machines. "
     "Adv Neural Inf Process Syst 2001;13:682-688."

@@ -31,7 +31,8 @@ Texts = npt.NDArray[np.object_]
 """Subjects or sites, one a scan."""
 
 _FIXED = ("age", "sex", "site", "diagnosis")
-"""Columns that mean the same in any table, however their cells are written."""
+"""Columns that are always read as numbers, or always as categories, however their cells are
+written."""
 NO_SITE = "(no site)"
 """Name of the group of scans without a site where sites are compared; empty in tables."""
 
@@ -95,9 +96,10 @@ def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> 
 
 
 def check_numbers(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
-    """Refuse columns of text that hold numbers: each of them would be a class, or a category.
+    """Refuse columns of text that hold numbers: each number would be a class, or a category.
 
-    Whole numbers alone may be codes, and are left: numbers with a point or a comma are none.
+    A column of whole numbers alone is accepted, since they may be codes; numbers with a point or a
+    comma are no codes.
     """
     for name in names:
         if is_number(table[name]) or name in _FIXED:
@@ -155,7 +157,10 @@ def _look_at_sexes(written: pd.Series | None) -> None:
 
 
 def check_units_of_table(tidy: pd.DataFrame) -> None:
-    """Refuse head sizes in mL among some in mm³; `tidy` is a table that `tidy_table` returned."""
+    """Refuse a table whose head sizes are partly in mL and partly in mm³.
+
+    `tidy` is a table that `tidy_table` returned.
+    """
     if "tiv" in tidy:
         people = People("embeddings", row_names(tidy, range(len(tidy))), sites_of_rows(tidy))
         check_head_sizes(tidy["tiv"], people)
@@ -232,7 +237,7 @@ def listed(names: Sequence[object], n_shown: int = 5) -> str:
 
 
 def is_number(values: pd.Series) -> bool:
-    """Tell whether a column holds numbers; true and false are none."""
+    """Tell whether a column holds numbers; true and false do not count as numbers."""
     return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
 
 
@@ -306,7 +311,7 @@ def _text(value: object) -> str | None:
 def choose_numbers(
     table: pd.DataFrame, names: Sequence[str], *, option: str, target: str
 ) -> tuple[str, ...]:
-    """Return the columns of numbers that match names or patterns (``vol_*``) but the target."""
+    """Return the columns of numbers, but the target, that match names or patterns (``vol_*``)."""
     with_values = []
     texts = {}
     for name in table.columns:
@@ -347,7 +352,10 @@ def _is_decimal(cell: str) -> bool:
 def draw_subjects(
     subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int
 ) -> tuple[npt.NDArray[np.intp], str | None]:
-    """Draw subjects until there are `n_scans` rows; add a note on the draw, None if all fit."""
+    """Draw whole subjects with at most `n_scans` rows; return the rows, and a note on the draw.
+
+    The note is None if no scan is left out.
+    """
     if len(subjects) <= n_scans:
         return np.arange(len(subjects)), None
     owners, codes = np.unique(subjects.astype(str), return_inverse=True)
@@ -360,10 +368,10 @@ def draw_subjects(
 def scan_codes(
     features: Iterable[npt.NDArray[np.floating]], contents: Iterable[str]
 ) -> npt.NDArray[np.intp]:
-    """Return a code for each row, the same for rows that are one scan.
+    """Return a code for each row, equal for rows that hold the same scan.
 
-    These are rows whose features are equal to the last bit, and rows that share a digest of their
-    content: regional measures that were rounded otherwise do.
+    Two rows hold the same scan if their features are equal to the last bit, or if the rows share a
+    digest of their content, as regional measures that were rounded differently do.
 
     Parameters
     ----------

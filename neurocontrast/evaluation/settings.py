@@ -60,10 +60,11 @@ class EvaluationSettings(Settings):
     splits: Literal["stratified", "leave-site-out"] = "stratified"
     """How folds are made."""
     split_file: str | None = None
-    """Folds to use instead: ``splits.tsv`` of another evaluation of the same scans."""
+    """File of folds to use in place of dealt folds: ``splits.tsv`` of another evaluation of the
+    same scans."""
     split_column: str | None = None
-    """Column of train, validation and test to use instead: the penalty is chosen on validation, the
-    probe is fitted on train and validation, and every figure is of test."""
+    """Column of train, validation and test to use in place of folds: the penalty is chosen on
+    validation, the probe is fitted on train and validation, and every metric is of test."""
     n_folds: int = Field(5, ge=2)
     """Number of stratified folds."""
     n_repeats: int = Field(1, ge=1)
@@ -114,7 +115,7 @@ class EvaluationSettings(Settings):
     confounds: bool = True
     """Whether covariates are predicted from the embedding."""
     new_site: bool = True
-    """Whether every site is left out once in addition."""
+    """Whether, in addition to the folds, every site is left out once, to test at an unseen site."""
     outlyingness: bool = True
     """Whether each scan's distance from the training scans is measured."""
     outside_percentile: float = Field(OUTSIDE_PERCENTILE, ge=50.0, lt=100.0)

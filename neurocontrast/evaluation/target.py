@@ -61,7 +61,7 @@ MAX_IMAGE_CLASSES = 2000
 _LEVELS = frozenset((*USUAL_NAMES["sex"], *USUAL_NAMES["site"], *USUAL_NAMES["diagnosis"]))
 """Columns of classes, also where cells are numbers: a diagnosis of 1, 2 and 3 is no amount."""
 _COLUMNS = {"site", "total"}
-"""Columns of written tables beside the columns of classes, whose names no class may have."""
+"""Columns of written tables beside the columns of classes; no class may have such a name."""
 _FEATURE = re.compile(r"feature_\d+")
 
 
@@ -91,7 +91,7 @@ class Target:
         )
 
     def subset(self, rows: Rows) -> Target:
-        """Return the target of some rows; the classes stay."""
+        """Return the target of some rows, with all classes, also classes without a row."""
         return replace(self, values=self.values[rows])
 
 

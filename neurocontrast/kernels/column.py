@@ -186,9 +186,9 @@ class ColumnKernel(Kernel):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the mean weight of pairs of observed scans, and weights of scans with themselves.
 
-        The second result is None if `b` are other scans than `a`. With a single observed scan, the
-        mean is the scan's weight with itself. Memory is O(n), because the weight matrix is computed
-        and summed part by part.
+        The second result is None if scans `a` are compared with different scans `b`. With a single
+        observed scan, the mean is the scan's weight with itself. Memory is O(n), because the weight
+        matrix is computed and summed part by part.
         """
         row_means = a.new_zeros(len(a), dtype=dtype)
         diagonal = a.new_zeros(len(a), dtype=dtype)
@@ -251,7 +251,7 @@ class ColumnKernel(Kernel):
                     )
 
     def _tried(self, rows: Tensor, features: Tensor) -> Tensor:
-        """Return a user's weights of the cohort; refuse features that the formula cannot take."""
+        """Compute a user's kernel on the cohort; refuse metadata on which its formula fails."""
         try:
             return self._exact(rows, features, features.dtype)
         except RuntimeError as error:

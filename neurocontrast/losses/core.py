@@ -108,7 +108,7 @@ class Pool:
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return the `Pool` that compares anchors of given views with candidates of others."""
+        """Return a `Pool` that compares anchors of one view with candidates of another, by pair."""
         firsts, seconds = zip(*pairs, strict=True)
         anchors = self._views(firsts)
         candidates = anchors
@@ -191,7 +191,7 @@ class Pool:
         return tuple(of_all)
 
     def _pairs(self, anchors: Tensor, candidates: Tensor | None, i: slice) -> Pairs:
-        """Compute the pairs of a block of anchors with all candidates, or all anchors for None."""
+        """Pair a block of anchors with all candidates; if None, the candidates are all anchors."""
         if candidates is None:
             candidates = anchors
         return Pairs(compare(anchors[:, i], candidates, self.scale, by_view=self.by_view), i, self)

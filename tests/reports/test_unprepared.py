@@ -2,6 +2,7 @@
 
 import nibabel as nib
 import numpy as np
+import pandas as pd
 import pytest
 
 import neurocontrast
@@ -45,6 +46,20 @@ def test_prepared_brains_have_no_such_warning(cohort, capsys):
     assert not any("prepare" in warning for warning in report.warnings)
     assert run(["check", str(cohort)]) == 0
     assert "neurocontrast pretrain" in capsys.readouterr().out
+
+
+def test_scans_that_their_index_calls_raw_are_prepared_next(cohort, tmp_path, capsys):
+    """A head that was masked, or a phantom, has the extent of a brain."""
+    rows = pd.read_csv(cohort, sep="\t", dtype=str)
+    rows["path"] = [str(cohort.parent / path) for path in rows["path"]]
+    rows["stage"] = ["raw", "raw", "stripped", "stripped"]
+    table = tmp_path / "p.tsv"
+    rows.to_csv(table, sep="\t", index=False)
+    assert neurocontrast.check(table).n_unprepared == 2
+    assert run(["check", str(table)]) == 0
+    printed = capsys.readouterr().out
+    assert "2 scans are raw: prepare them first" in printed
+    assert f"Next: neurocontrast prepare {table} --out prepared" in printed
 
 
 @pytest.mark.slow

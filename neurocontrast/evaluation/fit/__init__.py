@@ -1,1 +1,1 @@
-"""Fit the models of a plan, and the probe of all scans that is stored."""
+"""Fit the models of a plan, and the probe on all scans that is written to a file."""

@@ -30,13 +30,15 @@ MIN_SITE_SUBJECTS = 5
 MAX_AXES = 50
 """Most principal axes whose variance is estimated; at most a fifth of the number of scans."""
 MAX_REFERENCE = 1000
-"""Most training scans that the distribution is learned from; of more scans, subjects are drawn."""
+"""Most training scans from which the distribution is learned; with more, subjects are drawn at
+random."""
 N_FOLDS = 5
 ENOUGH = 0.75
-"""Smallest share of the scans in a training fold that keeps the usual distances of all scans. A
-smaller fold learns its own, which are larger."""
+"""Smallest share of the reference scans in a training fold with which the scans' distances,
+measured once for all folds, are used again. In a smaller fold distances are larger, and are
+measured anew."""
 RARE = 0.001
-"""Warn if chance alone gives as many scans outside with at most this probability."""
+"""Largest p-value at which a warning says that more scans are outside than expected by chance."""
 _OTHER = "(other sites)"
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""
@@ -53,9 +55,9 @@ class TrainingDistribution:
 
     `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a
     feature that does not vary there. `axes` (p, k) and `variances` (k,) are of the principal axes
-    of the scaled features within sites, `remainder` of every direction orthogonal to them. `usual`
-    (n sites, 201) are distances of training scans at percentiles 0, 0.5 … 100: the same for every
-    site, but of each site its own in probes of earlier versions.
+    of the scaled features within sites, `remainder` of every direction orthogonal to the axes.
+    `usual` (n sites, 201) holds the distances of training scans at percentiles 0, 0.5 … 100, in the
+    same row for every site; probes of earlier versions have a row of each site's distances.
     """
 
     sites: tuple[str, ...]
@@ -93,9 +95,9 @@ class TrainingDistribution:
 
 
 def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
-    """Return the percentiles of distances among the training scans' distances at 201 percentiles.
+    """Return percentiles of distances, interpolated between 201 percentiles of training distances.
 
-    A distance equal to several of these gets the middle of their percentiles.
+    A distance that training scans have at several percentiles gets the middle of these percentiles.
     """
     distances = np.asarray(distance)
     return (
@@ -177,8 +179,8 @@ def fit_distribution(
     """Learn the distribution of training scans, and each scan's distance (n,) from other subjects.
 
     Subjects are dealt to five parts, and a scan is measured by the distribution of the four parts
-    without its subject. `distances` that were measured before are taken as they are, with the
-    number of axes `n_axes` along which they were measured.
+    without its subject. If `distances` were measured before, no scan is measured again; `n_axes` is
+    the number of axes along which they were measured.
     """
     n_subjects = len(set(subjects))
     if n_subjects < MIN_SUBJECTS:
@@ -200,7 +202,7 @@ def fit_distribution(
 def _fit_shape(
     x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int
 ) -> TrainingDistribution:
-    """Estimate the sites' means and the covariance within sites; `usual` stays empty.
+    """Estimate the sites' means and the covariance within sites, without any `usual` distances.
 
     Distances can be compared only if they are measured along the same number of axes.
     """
@@ -239,7 +241,8 @@ def count_outside(
 ) -> tuple[dict[str, Any], list[Notice]]:
     """Count scans above a percentile of the training scans' distances, in all and by site.
 
-    Warn of more than chance gives. Scans without a percentile are not counted.
+    Return a warning as well if more scans are above than expected by chance. Scans without a
+    percentile are not counted.
     """
     values = np.asarray(percentiles, dtype=float)
     measured = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()

@@ -1,4 +1,4 @@
-"""Fit the probe that is stored to all scans of a plan; of several encoders, one probe to each."""
+"""Fit the probe that is written to a file: on all scans of a plan, one for each encoder."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,11 +28,13 @@ def fit_on_all(
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe to all scans of a plan, with a penalty chosen on inner folds.
 
-    All scans are `Plan.fitted_rows`. A `weight` of the network's features beside linear components
-    is kept, not chosen. `chosen` are earlier fits, one for each encoder of a run, whose penalty and
-    weight are kept. `pairs` are, for each encoder, rows to fit and rows to try penalties and
-    weights on in place of inner folds. Return the probe's predictions of the same scans, and the
+    All scans are `Plan.fitted_rows`. Return the probe's predictions of the same scans, and the
     probe to be stored, or None where `Plan.why_not_stored` has a reason.
+
+    A `weight` of the network's features against linear components is used, and no other weight
+    tried. `chosen` are earlier fits, one for each encoder of a run, whose penalty and weight are
+    used. `pairs` hold for each encoder the rows to fit, and the rows to try penalties and weights
+    on in place of inner folds.
     """
     rows = plan.fitted_rows
     on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)
@@ -76,7 +78,7 @@ def _as_stored(
     encoder: str | None,
     distribution: TrainingDistribution | None,
 ) -> FittedProbe:
-    """Return the probe to be stored: arrays of each encoder's model of all scans, and names."""
+    """Return the probe to be stored, made of each encoder's model that was fitted to all scans."""
     target = plan.target
     rows = plan.fitted_rows
     n_classes = len(target.classes)

@@ -1,4 +1,4 @@
-"""Fit the models of a plan: predictions by cross-validation, and the probe of all scans."""
+"""Fit the models of a plan: predictions by cross-validation, and the probe fitted to all scans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Fits:
-    """Predictions of the models of a plan, and the probe of all scans."""
+    """Predictions of the models of a plan, and the probe fitted to all scans."""
 
     predictions: Predictions
     """Out-of-fold predictions of each model, by its name."""
@@ -50,9 +50,9 @@ def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Predictions:
 def _fit_final(
     plan: Plan, embedding: OutOfFold, reference: Reference | str | None
 ) -> FittedProbe | None:
-    """Fit the probe that is stored to all scans; None where `Plan.why_not_stored` has a reason.
+    """Fit the probe to be stored to all scans; None where `Plan.why_not_stored` has a reason.
 
-    With a column of train and test, penalty and weight are those of the one split.
+    If a column names train and test rows, penalty and weight are taken from the one split.
     """
     if plan.why_not_stored is not None:
         return None

@@ -48,7 +48,7 @@ _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 class FittedProbe(BaseModel):
     """Standardisation and coefficients of a linear probe, and the meaning of its numbers.
 
-    Arrays are in ``probe.npz``, and all else, with these names, is in ``probe.json``.
+    Arrays are in ``probe.npz``, and all other attributes, under their names, in ``probe.json``.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -98,7 +98,10 @@ class FittedProbe(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_fit(cls, content: dict[str, object]) -> dict[str, object]:
-        """Drop a threshold of another kind of target, so that the file counts as damaged."""
+        """Set a threshold of the wrong type to None, so that validation refuses the file.
+
+        A binary target has a number as its threshold, any other target the name of a rule.
+        """
         fits = isinstance(content.get("threshold"), str) != (content.get("kind") == "binary")
         if fits:
             return content
@@ -133,7 +136,7 @@ class FittedProbe(BaseModel):
         return mean
 
     def _scores(self, margins: Floats) -> Floats:
-        """Turn log-odds (n, k) into probabilities; predicted numbers stay as they are."""
+        """Turn log-odds (n, k) into probabilities; return predicted numbers unchanged."""
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
         if self.kind == "continuous":
@@ -162,11 +165,12 @@ class FittedProbe(BaseModel):
 
 
 def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
-    """Write ``probe.npz``, then ``probe.json`` with its digest; the folder is made.
+    """Create the folder; write ``probe.npz``, then ``probe.json`` with the digest of the arrays.
 
-    Neither holds features of a person, but means of sites and what people have in common.
-    ``trained_on`` and ``trained_contents`` hold digests of subjects and of their scans, so that
-    `load_probe` can say who was trained on: whoever has identifiers or scans can recompute them.
+    Neither file holds features of a single person, only means of sites and statistics of all
+    people. ``trained_on`` and ``trained_contents`` hold digests of subjects and of their scans, so
+    that `load_probe` can say who was trained on: whoever has identifiers or scans can recompute the
+    digests.
     """
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
@@ -200,7 +204,7 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     Raises
     ------
     CheckpointError
-        If there is none, or it is damaged or has been changed since it was written.
+        If the folder holds no probe, or a probe that is damaged or was changed after writing.
     """
     folder = _find(Path(path))
     description, arrays = _read_parts(folder / _DESCRIPTION, folder / _ARRAYS)
@@ -307,12 +311,11 @@ class SiteShift:
 def fit_shifts(
     scores: Floats, truths: Floats, sites: pd.Series, subjects: pd.Series, kind: str
 ) -> dict[str, SiteShift]:
-    """Estimate the shift of each site from scans with a known truth.
+    """Estimate the shift of each site's predictions from scans with a known truth.
 
-    The truth is 1 for the positive class and 0 for the other one.
-
-    Of a continuous target it is the mean error, of two classes the intercept of a logistic
-    regression whose offset is the log-odds. Several scans of a subject count as one.
+    `truths` are numbers for a continuous target; for two classes 1 is the positive class, and 0 the
+    other. The shift of numbers is the mean error; the shift of log-odds is the intercept of a
+    logistic regression whose offset is the log-odds. Several scans of a subject count as one.
     """
     labelled = pd.DataFrame(
         {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}
@@ -345,7 +348,7 @@ def _shift_of_log_odds(scores: Floats, truths: Floats) -> float:
 def shift_scores(
     scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str
 ) -> Floats:
-    """Return the scores with the shift of each site added; sites without one keep theirs."""
+    """Return scores with the shift of each site added; without a shift scores are unchanged."""
     added = np.zeros(len(sites))
     for row, site in enumerate(sites):
         of_site = shifts.get(site) if isinstance(site, str) else None

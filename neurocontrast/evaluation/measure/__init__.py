@@ -1,8 +1,8 @@
 """Statistics of an evaluation: one file for each finding, with measurement and typed record.
 
-A finding is a question to every evaluation, such as how well the site can be predicted. `check`
-refuses settings that a finding cannot serve; `measure` computes the figures of the models and
-measures every finding.
+A finding answers one question about every evaluation, such as how well the site can be predicted.
+`check` refuses settings that a finding cannot serve; `measure` computes the metrics of the models,
+and measures every finding.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse a plan whose settings ask a finding for more than its cohort can tell."""
+    """Refuse a plan with settings that a finding cannot serve, such as too large training sizes."""
     for question in questions:
         if question.check is not None:
             question.check(plan)
@@ -32,7 +32,7 @@ def measure(
     *,
     progress: Progress = SILENT,
 ) -> MeasuredPlan:
-    """Compute the figures of the models of a plan, and measure every finding.
+    """Compute the metrics of the models of a plan, and measure every finding.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Differences of models on the same folds, pair by pair, and how well each tells the site."""
+"""Compare models on the same folds by their metrics, and by how well each tells the site."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ SCAN_KEYS = ["participant_id", "session"]
 
 @dataclass(frozen=True)
 class ComparedEvaluation:
-    """An evaluation in a comparison.
+    """Evaluation in a comparison: record, tables, and where the tested scans are from.
 
-    `predictions` and `folds` are its tables, `confounds` is one too where it was measured;
-    `sites_tested` says where tested scans are from, as `EvaluationFolder.sites_tested`, and
-    `fixed` whether there is one test set that was given beforehand.
+    `predictions`, `folds` and `confounds` are tables of the evaluation; `confounds` is None if the
+    evaluation did not measure confounds. `sites_tested` is as in `EvaluationFolder`. `fixed` says
+    whether a column of the table gave the one test set.
     """
 
     record: Result
@@ -48,13 +48,14 @@ class ComparedEvaluation:
 def compare_models(
     evaluations: Mapping[str, ComparedEvaluation], *, n_bootstraps: int, level: float, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a table of models, and one of the differences of every other model from the first.
+    """Tabulate the metrics of models, and the differences of all other models from the first.
 
-    Intervals are BCa intervals over resamples, the same for all models, of what the first
-    evaluation resampled. ``p_value`` is of the corrected resampled t-test over folds, or, of the
-    one test set of the fixed design, of `_paired_test`; ``p_adjusted`` counts the comparisons of a
-    metric (Holm). Where sites are held out, folds are no random draws, and both are empty. Of
-    several classes of the fixed design, figures that rank have no interval.
+    Intervals are BCa intervals over the same resamples for all models, of the subjects or sites
+    that the first evaluation resampled. ``p_value`` is of the corrected resampled t-test over
+    folds, or, for the one test set of the fixed design, of `_paired_test`; ``p_adjusted`` is
+    corrected for the number of models compared by the metric (Holm). If sites are held out, folds
+    are no random draws, and both p-values are empty. With several classes in the fixed design,
+    metrics that rank scans have no interval.
     """
     reference, *others = evaluations
     first = evaluations[reference]
@@ -115,7 +116,7 @@ def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
 
 
 def score_columns(record: Result) -> list[str]:
-    """Return the columns of scores in ``predictions.tsv``: one, or of several classes one each."""
+    """Return the score columns in ``predictions.tsv``: one, or for several classes one a class."""
     if record.kind == "multiclass":
         return [f"score_{name}" for name in record.classes]
     return ["y_score"]
@@ -177,10 +178,7 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return a metric at unseen sites and its ratio to known sites, with the ends of intervals.
-
-    Values are None where unseen sites were not measured.
-    """
+    """Return a metric at unseen sites, and its ratio to the one at known sites, with intervals."""
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):
@@ -219,8 +217,9 @@ def tradeoff_table(
 ) -> pd.DataFrame:
     """Tabulate how well each model tells the site, and the target at known and unseen sites.
 
-    `models` has the rows of one metric. Where an evaluation holds sites out, its own figures are of
-    unseen sites. The table is empty where no evaluation has anything to say of sites.
+    `models` has the rows of one metric. If an evaluation holds sites out, its value in `models` is
+    of unseen sites. The table is empty if no evaluation measured how well the site is told, unseen
+    sites, or scans outside.
     """
     rows = []
     for row in models.to_dict("records"):
@@ -233,7 +232,7 @@ def tradeoff_table(
 def _tradeoff_row(
     row: Mapping[Hashable, Any], evaluation: ComparedEvaluation
 ) -> dict[Hashable, Any]:
-    """Return a model's row with its figures at known and unseen sites, and of scans outside."""
+    """Return a model's row of the trade-off table: known and unseen sites, and scans outside."""
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()
     outside = evaluation.record.part(Outlyingness) or Outlyingness()

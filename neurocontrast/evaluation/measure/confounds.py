@@ -35,20 +35,21 @@ Rows = npt.NDArray[np.intp]
 
 
 N_FOLDS = 5
-"""Folds by which a confound is predicted. A value of a column that fewer subjects have is left out,
-since it could not be in every fold."""
+"""Number of folds by which a confound is predicted. A value of a column that fewer subjects have is
+left out, since the value could not be in every fold."""
 
 
 MIN_SUBJECTS = 20
-"""Fewest subjects for the prediction of a number."""
+"""Fewest subjects with which a continuous confound, such as age, is predicted."""
 
 
 MAX_CLASSES = 5
-"""Most classes of the target within which confounds are predicted too."""
+"""Largest number of classes of the target at which confounds are predicted within each class
+too."""
 
 
 MAX_SCANS = 1500
-"""Most scans among which confounds are predicted; of more, subjects are drawn."""
+"""Most scans among which confounds are predicted; with more scans, subjects are drawn at random."""
 
 
 MAX_SITE_FOLDS = 10
@@ -86,7 +87,7 @@ class ConfoundFigure:
     low: float | None = None
     high: float | None = None
     chance: float | None = None
-    """The metric of a guess that reads no scan."""
+    """Value of the metric for a guess that reads no scan."""
     n: int = 0
     """Scans with a value of the column; 0 where nothing was predicted."""
     n_levels: int | None = None
@@ -153,7 +154,7 @@ def _describe_adjustment(plan: Plan) -> Confounds:
 
 
 def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
-    """Return at most `MAX_SCANS` rows, drawn by subject, with a note where some are left out."""
+    """Return at most `MAX_SCANS` rows, drawn by subject, with a note if scans are left out."""
     among: Rows = np.arange(len(plan.table))
     if plan.fixed:
         # Pretraining has seen the others.
@@ -163,7 +164,7 @@ def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
 
 
 def _group_by_class(plan: Plan, rows: Rows) -> dict[str, Rows]:
-    """Return the rows of each class too, beside ``all``, unless there are many classes."""
+    """Return the rows of ``all``, and of each class of the target unless there are many classes."""
     target = plan.target
     groups = {"all": rows}
     if len(target.classes) > MAX_CLASSES:
@@ -183,7 +184,7 @@ def _tabulate(figures: Sequence[ConfoundFigure]) -> pd.DataFrame:
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
-    """Predict a column by cross-validation of the scans with a value, or return why not."""
+    """Predict a column by cross-validation, or return why a prediction is not possible."""
     values = plan.table[column].iloc[rows]
     subjects = plan.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
@@ -229,7 +230,7 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a confound in folds of some rows, from the features that the plan's probe gets."""
+    """Predict a confound of some rows by cross-validation, from features that the probe gets."""
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(
         update=_SETTINGS | {"seed": derive_seed("confounds", plan.settings.seed)}
@@ -257,7 +258,7 @@ def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = F
 def _list_figures(
     plan: Plan, column: str, group: str, reading: Reading | str, note: str | None
 ) -> list[ConfoundFigure]:
-    """Return a column's metrics with intervals, or a single figure that says why there are none."""
+    """Return a column's metrics with intervals, or a single row with the reason for no metric."""
     if isinstance(reading, str):
         metric = "mae" if _is_number(plan, column) else "balanced_accuracy"
         return [ConfoundFigure(column, group, metric, note=reading)]

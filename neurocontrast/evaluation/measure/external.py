@@ -1,4 +1,4 @@
-"""Test the probe of all scans on an external test set: people from elsewhere."""
+"""Test the probe fitted to all scans on an external test set of other people."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ from neurocontrast.progress import Progress
 
 
 def measure_external_test(inputs: Inputs) -> Measurement:
-    """Apply the probe of all scans to the external test set, and count its scans outside."""
+    """Apply the probe fitted to all scans to the external test set, and count scans outside."""
     external = inputs.plan.external
     if external is None:
         return Measurement({ExternalTest.key: None})
@@ -56,7 +56,7 @@ def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
 
 
 def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTest:
-    """Return who was tested, and the figures of the embedding and of each other model."""
+    """Return the record of the external test: people tested, and metrics of all models."""
     plan = external.plan
     rows = plan.splits[0].test
     names = [name for name in plan.target.metric_names if name not in POOLED_ONLY]
@@ -98,7 +98,7 @@ def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTe
 
 
 def _list_metrics(plan: Plan, drawn: Mapping[str, Resamples]) -> dict[str, ExternalMetric]:
-    """Return the metrics of a model with their intervals, or the reason why one is undefined."""
+    """Return a model's metrics, each with an interval, or with the reason why undefined."""
     target = plan.target
     truth = target.values[plan.splits[0].test]
     why_undefined = explain_undefined(target.kind, truth, target.classes)

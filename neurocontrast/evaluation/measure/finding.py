@@ -18,8 +18,8 @@ from neurocontrast.progress import SILENT, Progress
 class Measurement:
     """Results of a finding for the evaluation's folder: records, tables and warnings.
 
-    `records` go into ``evaluation.json`` by their keys; None says that nothing was measured, and a
-    text in place of a record says why. `tables` are written by the name of their file.
+    `records` go into ``evaluation.json`` by their keys. A record is None if nothing was measured,
+    or a text with the reason. `tables` are written by the name of their file.
     """
 
     records: dict[str, Part | str | None] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Measurement:
     notices: list[Notice] = field(default_factory=list)
 
     def with_further(self, further: "Measurement") -> "Measurement":
-        """Return the results of this finding and of a further one together."""
+        """Return the results of this finding together with the results of another finding."""
         return Measurement(
             self.records | further.records,
             self.tables | further.tables,
@@ -60,7 +60,10 @@ class Inputs:
 
 
 class Question(Protocol):
-    """A finding as `measure` uses one: functions and record, None where a finding has none."""
+    """Finding of an evaluation: functions that check and measure the finding, and its record type.
+
+    A function or record type is None where the finding has none.
+    """
 
     @property
     def measure(self) -> Callable[[Inputs], Measurement] | None:
@@ -68,7 +71,7 @@ class Question(Protocol):
 
     @property
     def check(self) -> Callable[[Plan], None] | None:
-        """Refuse a plan whose settings ask for an answer that cannot be measured."""
+        """Refuse a plan whose settings ask for a finding that cannot be measured."""
 
     @property
     def record(self) -> type[Part] | None:

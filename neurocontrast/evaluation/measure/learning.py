@@ -27,7 +27,7 @@ from neurocontrast.seeds import derive_generator, derive_seed
 
 
 def check_sizes(plan: Plan) -> None:
-    """Refuse sizes above a training fold's, or too small for two subjects of every class."""
+    """Refuse training sizes above the smallest training fold, or below two subjects a class."""
     available = min(len(set(plan.subjects[split.train])) for split in plan.splits)
     least = 2 * max(1, len(plan.target.classes))
     wrong = [str(size) for size in plan.settings.train_sizes if not least <= size <= available]
@@ -84,7 +84,7 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
 
 
 def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
-    """Return every model's metrics on a split's test rows, by a fit to some training rows."""
+    """Fit every model to some training rows, and return its metrics on a split's test rows."""
     metrics: dict[str, float] = {}
     for model in plan.models:
         drawn = replace(split, train=train, validation=None)
@@ -100,7 +100,10 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 
 
 def _names(plan: Plan) -> list[str]:
-    """Return the metrics of a learning curve, which have a better direction and a value a fold."""
+    """Return the metrics of a learning curve, without descriptive metrics and pooled-only metrics.
+
+    Metrics of a learning curve have a better direction, and a value for a single fold.
+    """
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
         name
@@ -131,7 +134,7 @@ def draw_of_split(
 def draw_order(
     target: Target, sites: npt.ArrayLike, subjects: npt.NDArray[np.object_], *, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Order subjects at random; the first k, for every k, have the shares of classes and sites.
+    """Order subjects at random; the first k, for any k, have the same shares of classes and sites.
 
     The number of subjects of a class among the first k is within one of its share of k. A
     continuous target is stratified by site only.

@@ -32,9 +32,10 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
 Drawn = Mapping[str, Resamples]
-"""Resamples of a model, by metric."""
+"""Name of a metric → resamples of one model's metric."""
 _LEADING = ("embedding", "baseline")
-"""Names of the two models that every plan has, whose figures have places of their own."""
+"""Names of the two models that every plan has, whose metrics are in `Figures.metrics` and
+`Figures.baseline`, not in `Figures.models`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Figures:
     baseline: dict[str, Metric] = field(default_factory=dict)
     """Metrics of the covariates."""
     increment: dict[str, Increment] = field(default_factory=dict)
-    """The embedding minus the covariates."""
+    """Metrics of the embedding minus metrics of the covariates."""
     models: dict[str, ModelFigures] = field(default_factory=dict)
     """Metrics of the other models, by the name of the model."""
 
@@ -102,7 +103,7 @@ def metric_summary(
 
 
 def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
-    """Draw the metrics of all models in the same resamples of the plan's units."""
+    """Compute the metrics of all models on the same resamples of the plan's units."""
     rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
     resampling = Resampling(
@@ -169,7 +170,7 @@ def subtract_metrics(
 def _with_p_values(
     gains: Mapping[str, Increment], folds: pd.DataFrame, other: str
 ) -> dict[str, Increment]:
-    """Add p-values of the embedding and another model being equal over folds, for each metric."""
+    """Add the p-value of embedding and another model being equal over folds, for each metric."""
     tested = {}
     for name, gain in gains.items():
         column = name.removesuffix("_within_fold")
@@ -193,7 +194,7 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Return, for each model whose features have the embedding beside them, the model without."""
+    """Map each model with the embedding beside its features to the model of the features alone."""
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:

@@ -128,7 +128,7 @@ def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
 
 
 def _why_skipped(plan: Plan, rows: Rows) -> str | None:
-    """Return why a site is not left out: few subjects, or one class; None where the site is."""
+    """Return why to skip a site: few subjects, or one class; None for a site to leave out."""
     n = len(set(plan.subjects[rows]))
     if n < MIN_SITE_SUBJECTS:
         return f"fewer than {MIN_SITE_SUBJECTS} subjects ({n}) tested while the site is known"
@@ -196,7 +196,10 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
 ) -> tuple[Predictions, Predictions]:
-    """Return predictions by embedding, covariates and constant: at known sites, and left out."""
+    """Predict by embedding, covariates and constant, at known sites and at sites left out.
+
+    Return the predictions at known sites, then the predictions at sites left out.
+    """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
     )[0]
@@ -253,7 +256,7 @@ def _pooled(
 def _estimate(
     plan: Plan, drawn: Mapping[str, Resamples], *, n: int | None = None
 ) -> dict[str, Estimate]:
-    """Return metrics with intervals, and with the number of scans `n` where that is named."""
+    """Return metrics with intervals, and with the number of scans `n` unless `n` is None."""
     estimates = {}
     for name, resamples in drawn.items():
         estimates[name] = resamples.figure(level=plan.settings.confidence_level)

@@ -56,7 +56,7 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
 def measure_rows(
     plan: Plan, rows: Rows, reference: Reference | str | None, name: str
 ) -> ScansOutside:
-    """Measure the distance of rows from the other subjects that the probe was fitted on."""
+    """Measure the distance of rows from scans of other subjects that the probe was fitted on."""
     if reference is None:
         return ScansOutside()
     if isinstance(reference, str):
@@ -67,7 +67,7 @@ def measure_rows(
 def _count(
     plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]
 ) -> ScansOutside:
-    """Count scans outside, tabulate distances, and warn of more than chance gives."""
+    """Count scans outside, tabulate distances, and warn if more are outside than by chance."""
     table = plan.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
         drop=True
     )

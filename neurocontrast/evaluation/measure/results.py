@@ -64,7 +64,7 @@ class MeasuredPlan:
 
 
 def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
-    """Fit the models, and compute their tables and figures, without any finding.
+    """Fit the models, and compute their tables and metrics, without any finding.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the name of the model of the same features with the embedding beside, or ""."""
+    """Return the name of the model with the embedding beside a model's features; "" without one."""
     first = model.name
     if model.baseline is not None and model.baseline.of:
         first = model.baseline.of
@@ -208,7 +208,7 @@ def _is_better(metric: str, value: float, other: float) -> bool:
 def _look_at_results(
     plan: Plan, figures: Figures, permutation: Permutation | None, predictions: Predictions
 ) -> Iterable[Notice]:
-    """Warn of solvers that stopped early, of AUCs that mix folds, and of weak permutations."""
+    """Warn of early-stopped solvers, AUCs that mix folds, and permutations that move few labels."""
     fits = [fit for of_model in predictions.values() for fit in of_model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
     not_chosen = sum(not fit.chosen for fit in fits)
@@ -244,7 +244,7 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Describe for the section ``probe`` how blocks of features were weighed; empty for one."""
+    """Describe for section ``probe`` how blocks of features were weighed; empty for one block."""
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}
     if not plan.own_blocks:

@@ -1,9 +1,10 @@
-"""Test two models on one test set (McNemar) or over folds (Nadeau and Bengio), and chance.
+"""Test two models against each other, and a model against chance.
 
-The test against chance permutes labels for the whole nested procedure. Labels are exchanged between
-subjects of the same site, and folds are dealt anew for them: an exact test of "given the site,
-labels say nothing of the features". Folds that were given stay, and labels then stay in their fold,
-too.
+Two models are tested on one test set (McNemar), or over folds (Nadeau and Bengio). The test against
+chance permutes labels for the whole nested procedure. Labels are exchanged between subjects of the
+same site, and new folds are dealt for the permuted labels: an exact test of "given the site, labels
+say nothing of the features". Folds from a file, a column or a splitter are kept, and labels are
+then exchanged within site and fold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +130,8 @@ def permutation_test(
     context : FitContext
         Subjects, sites and settings: labels are exchanged between subjects of the same site.
     redeal : callable, optional
-        Deals the folds of permuted labels by the number of the permutation; None: the folds stay.
+        Deals new folds for permuted labels, given the number of the permutation; None: the folds
+        are kept.
     advance : callable
         Called after each permutation with the number of its folds.
     """
@@ -187,9 +189,9 @@ def _first_repeat(predictions: OutOfFold) -> OutOfFold:
 
 
 def _is_as_good(metric: str, permuted: float, observed: float) -> bool:
-    """Tell whether a metric of permuted labels is as good as observed; NaN is.
+    """Tell whether a metric of permuted labels is as good as the observed one; NaN counts as good.
 
-    Ties must count; the slack keeps rounding from breaking them.
+    Ties must count; the slack keeps rounding errors from breaking ties.
     """
     sign = 1
     if metric in LOWER_IS_BETTER:
@@ -205,9 +207,9 @@ def permuted_labels(
     n_permutations: int,
     seed: int,
 ) -> Labels:
-    """Return permuted labels (n, n_permutations), exchanged between subjects of the same places.
+    """Permute labels between subjects of the same places; return labels (n, n_permutations).
 
-    `places` are sites, or sites and folds together where folds stay.
+    `places` holds the site of each scan, or site and fold together if folds are kept.
     """
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
     people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
@@ -230,7 +232,7 @@ def _permuted_figures(
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return the pooled metrics for which more is better, or less; not descriptive ones."""
+    """Return the pooled metrics with a better direction, without descriptive metrics."""
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     pooled = pooled_metrics(target, model, rows=model.tested, names=names)
     return {name: float(pooled[name][0]) for name in names}

@@ -27,7 +27,8 @@ def describe_part(
 ) -> dict[str, Any]:
     """Describe some tested scans: counts, metrics of all models with intervals, and a note.
 
-    The intervals resample `units`, by default the subjects, with a seed derived from `keys`.
+    Intervals resample `units`, by default the subjects. The seed of the resamples is derived from
+    `keys`.
     """
     target = plan.target
     row = dict[str, Any](n=len(members))
@@ -66,8 +67,8 @@ def resample(
 ) -> dict[str, dict[str, Resamples]]:
     """Return every model's metrics on some tested scans, with resamples for intervals if `bounded`.
 
-    The seed is derived from `keys`: calls with the same scans, `units` and `keys` have the same
-    resamples, and can be subtracted.
+    The seed is derived from `keys`: two calls with the same scans, `units` and `keys` draw the same
+    resamples, so that metrics of one call can be subtracted from metrics of the other.
     """
     n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])
@@ -89,7 +90,7 @@ def tabulate_figures(
 
 
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
-    """Return why scans have no interval: too few subjects, or sites to resample; None with one."""
+    """Return why there is no interval (few subjects, or few sites to resample); None with one."""
     n = len(set(plan.subjects[members]))
     least = plan.settings.min_site_n
     if n < least:

@@ -17,7 +17,8 @@ from neurocontrast.evaluation.target import Target
 
 MAX_BINS = 10
 SCANS_PER_BIN = 20
-"""Scans in a bin of the calibration curve: fewer than ten times as many have fewer bins."""
+"""Number of scans in a bin of the calibration curve. With fewer scans than ten such bins hold,
+there are fewer bins, at least two."""
 
 
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
@@ -166,7 +167,7 @@ def calibration_table(
 
 
 def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
-    """Yield name, code and mean score over repeats of each class; of two, the positive one."""
+    """Yield name, code and mean score over repeats of each class, or of the positive one of two."""
     is_tested = predictions.folds >= 0
     for code, name in list(enumerate(target.classes))[1 if target.kind == "binary" else 0 :]:
         scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]

@@ -20,21 +20,22 @@ from neurocontrast.seeds import derive_generator
 MAX_LEFT_OUT = 200
 """Most jackknife samples: more units than this are left out in groups."""
 MAX_RANKED = 300_000
-"""Most classes × scans of which metrics that rank scans are resampled; more is too slow."""
+"""Largest product of classes and scans for which metrics that rank scans are resampled. A larger
+product would take too long."""
 MAX_RESAMPLED = 50_000_000
 ENOUGH_RESAMPLES = 500
-"""Most scans × resamples, and the fewest resamples when that cuts them.
+"""Fewest resamples to which `MAX_RESAMPLED`, the most scans × resamples, can cut their number.
 
 Intervals of very many scans are nearly normal, and need fewer resamples.
 """
 _CHUNK_VALUES = 4_000_000
 MAX_UNDEFINED_SHARE = 0.05
-"""An interval is withheld where more resamples than this leave the metric undefined."""
+"""Share of resamples with an undefined metric above which no interval is given."""
 
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """A metric of all scans, of jackknife samples, and of bootstrap resamples.
+    """Values of a metric for all scans, for jackknife samples, and for bootstrap resamples.
 
     Two metrics of the same resamples are paired, and can be subtracted.
     """
@@ -57,9 +58,9 @@ class Resamples:
     def interval(self, *, level: float) -> tuple[float, float] | None:
         """Return the bias-corrected and accelerated interval.
 
-        Undefined resamples are left out. None where these are more than 5 %, where the value is not
-        defined, and where all resamples are equal: an AUC of 1 among ten people is 1 in every
-        resample, which does not make it certain.
+        Resamples that leave the metric undefined are left out. There is no interval (None) if more
+        than 5 % are left out, if the value itself is undefined, or if all resamples are equal: an
+        AUC of 1 among ten people is 1 in every resample, and still uncertain.
 
         Examples
         --------
@@ -89,7 +90,7 @@ class Resamples:
         return float(low), float(high)
 
     def figure(self, *, level: float) -> Estimate:
-        """Return the value with its interval; None where undefined or without resamples."""
+        """Return value and interval: None if undefined, and no interval without resamples."""
         value = None
         interval = None
         if np.isfinite(self.value):
@@ -124,9 +125,9 @@ def pooled_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return metrics of `rows` from all folds' predictions together, averaged over repeats.
+    """Compute metrics of `rows` from all folds' predictions together, averaged over repeats.
 
-    All metrics of the target, or only the metrics `names`.
+    By default all metrics of the target are computed, or else only the metrics `names`.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []

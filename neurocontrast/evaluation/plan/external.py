@@ -1,4 +1,4 @@
-"""Plan the external test: the probe of all scans is applied once to people from elsewhere."""
+"""Plan the external test: the probe fitted to all scans is applied once to other people."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -173,7 +173,7 @@ def _select_scans(
 
 
 def _models_of_columns(plan: Plan) -> list[ProbeModel]:
-    """Return the further models whose design reads columns of the table, not images or features."""
+    """Return models, other than embedding and covariates, that read columns of the table."""
     models = []
     for model in plan.models[2:]:
         if isinstance(model, ProbeModel) and _columns_of(model):
@@ -197,7 +197,7 @@ def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple
 def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Return models of columns with a design that reads the external scans too.
+    """Return models of columns whose design reads the columns of the external scans as well.
 
     A model whose columns the test table lacks is left out with a warning.
     """
@@ -218,8 +218,8 @@ def _with_external_columns(
 def warn_of_untested(plan: Plan) -> Plan:
     """Return the plan with a warning of models that are not tested on its external scans.
 
-    Models of images and of arrays are not: only columns of the external table are read. A model
-    whose columns that table lacks has had its own warning by `plan_external`.
+    Models of images and of arrays are not tested, since only columns of the external table are
+    read. For a model whose columns the table lacks, `plan_external` has given a warning already.
     """
     if plan.external is None:
         return plan
@@ -302,7 +302,7 @@ def _check_shared(plan: Plan, tested: pd.DataFrame) -> tuple[frozenset[str], lis
 
 
 def _join(plan: Plan, scans: _ExternalScans) -> Plan:
-    """Join both tables in one plan, whose split trains on the plan's scans and tests the others."""
+    """Join both tables in one plan, whose split trains on plan scans and tests external scans."""
     both = pd.concat([plan.table, scans.table], ignore_index=True)
     values = np.concatenate([plan.target.values, scans.target.values])
     tested = np.arange(len(plan.table), len(both))
@@ -341,7 +341,7 @@ def _check_leaks(
 
 
 def _choose_covariates(plan: Plan, tested: pd.DataFrame) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return the covariates of the baseline that external scans have; warn of the others."""
+    """Return the baseline's covariates that suit the external scans; warn of all others."""
     used = []
     notices = []
     learned = set(plan.sites[plan.fitted_rows]) - {NO_SITE}

@@ -50,7 +50,7 @@ def check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 
 
 def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Split]:
-    """Return splits without leaks: of a column, a file, a splitter, each site, or dealt folds."""
+    """Return splits without leaks: by a column, a file, a splitter, left-out sites, or dealt."""
     table = scans.table
     target = scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
@@ -84,7 +84,7 @@ def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Spl
 
 
 def _check_sites_can_be_left_out(settings: EvaluationSettings) -> None:
-    """Refuse to leave sites out where the site is the target, and to leave each out twice."""
+    """Refuse to leave sites out where the site is the target, or with more than one repeat."""
     if settings.target == "site":
         raise ConfigError(
             "splits: a site that is held out cannot be predicted. Use splits=stratified."
@@ -104,9 +104,9 @@ def describe_splits(
     *,
     n_twins: int,
 ) -> SplitDesign:
-    """Describe for ``evaluation.json`` how the splits came about.
+    """Describe for ``evaluation.json`` how the splits were made.
 
-    `n_twins` counts test rows that are copies of training rows, where a column names both.
+    `n_twins` is the number of test rows that are copies of training rows, if a column names both.
     """
     if settings.split_column is not None:
         parts = _describe_fixed(settings.split_column, splits[0], scans.table, info, n_twins)
@@ -124,7 +124,7 @@ def describe_splits(
 def _describe_fixed(
     column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
 ) -> FixedSplit:
-    """Describe train, validation and test as a column names them: sizes, and the use of each."""
+    """Describe the fixed split that a column gives: size and use of train, validation and test."""
     parts = parts_of(split)
     sizes = {}
     n_pretrained: dict[str, int | None] = dict.fromkeys(parts)
@@ -151,7 +151,7 @@ def _describe_fixed(
 
 
 def why_untested(settings: EvaluationSettings, cv: Any) -> str:
-    """Return why a scan that is evaluated is in no test fold."""
+    """Return why an evaluated scan is in no test fold: split column, split file, or splitter."""
     if settings.split_column is not None:
         return "fitted on (train and validation)"
     if cv is None:

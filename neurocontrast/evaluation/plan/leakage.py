@@ -34,7 +34,7 @@ class Overlap:
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Return the warnings of pretraining, in place of earlier ones, before all others."""
+        """Return the warnings of pretraining, then `others` without warnings of pretraining."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:
@@ -61,7 +61,8 @@ def check_leaks(
 ) -> Leaks:
     """Refuse people of pretraining among the tested scans, and one scan under two names.
 
-    In the fixed design copies of fitted rows are counted: official sets of images hold some.
+    In the fixed design, test rows that are copies of fitted rows are counted, not refused, since
+    official image sets hold some.
     """
     allowed = settings.allow_overlap
     if settings.split_column is None:
@@ -93,10 +94,10 @@ def check_overlap(
     info : EmbeddingsInfo
         Description of the embeddings, with the digests of pretraining.
     allow_overlap : bool
-        Whether people of pretraining are warned about instead.
+        Whether people of pretraining give a warning in place of an error.
     allowed_copies : float
-        Largest share of subjects with the content of others in pretraining that is warned about
-        instead: official sets of images hold some twice.
+        Largest share of subjects whose scans are in pretraining under another name that gives a
+        warning in place of an error: official sets hold some images twice.
     """
     people = _find_pretrained(table, info)
     n_all = table["subject_id"].nunique()
@@ -121,7 +122,7 @@ def check_overlap(
 def _look_at_comparison(
     info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return how people of pretraining could be looked for; warn where not by content of scans."""
+    """Return how people of pretraining were looked for; warn if not by the content of scans."""
     if info.pretraining_unknown:
         who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
         return (), [Notice.of("overlap_unknown", who=who)]
@@ -140,7 +141,7 @@ def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool
 
 
 def _find_pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> Recognised:
-    """Find the subjects of a table whose identifier or content pretraining has."""
+    """Find the subjects of a table who were in pretraining, by identifier or content of scans."""
     return info.known_people().find(table["subject_id"], table[CONTENT])
 
 

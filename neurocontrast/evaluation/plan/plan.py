@@ -92,7 +92,8 @@ class Plan:
 
         The matrix is a design: a function of training and test rows. A `block` names part of the
         features, such as ``components``; for a run of several encoders there is a design for each.
-        Adjustments do not preserve a column that is `predicted` in place of the target.
+        If a column is `predicted` in place of the target, ComBat does not preserve the column's
+        effect.
         """
         if not self.members:
             return self._design(self.features, self.blocks, predicted=predicted, block=block)
@@ -132,7 +133,8 @@ class Plan:
     def own_blocks(self) -> tuple[Block, ...]:
         """The network's features and the linear components of an encoder; empty without components.
 
-        With several encoders, the two blocks of the first; empty unless every encoder has both.
+        With several encoders, the two blocks are of the first encoder; empty unless every encoder
+        has both blocks.
         """
         of_members = list(map(attrgetter("blocks"), self.members)) or [self.blocks]
         if all(map(has_own_blocks, of_members)):
@@ -150,7 +152,7 @@ class Plan:
         return " or ".join(map(str, sorted(sizes)))
 
     def with_model(self, model: Model) -> Plan:
-        """Return the plan with a further model, in place of a model of the same name."""
+        """Return the plan with a model added, in place of any model of the same name."""
         models = {earlier.name: earlier for earlier in self.models}
         models[model.name] = model
         return replace(self, models=tuple(models.values())).with_notices(model.notices)
@@ -191,7 +193,7 @@ class Plan:
         return replace(self, external=external)
 
     def with_notices(self, notices: Iterable[Notice]) -> Plan:
-        """Return the plan with further warnings."""
+        """Return the plan with warnings added."""
         return replace(self, notices=[*self.notices, *notices])
 
     def text(self) -> str:
@@ -255,12 +257,12 @@ class Plan:
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the first model is not stored for other embeddings; None where stored."""
+        """Reason why the first model is not written to a file; None if the model is written."""
         return self.models[0].why_not_stored(self.settings)
 
     @property
     def final_seed(self) -> int:
-        """Seed of the probe of all scans; where a column names test rows, that of the one split."""
+        """Seed of the probe fitted to all scans; if a column names test rows, the split's seed."""
         seed = self.settings.seed
         if self.fixed:
             return split_seed(seed, self.splits[0])
@@ -273,26 +275,26 @@ class Plan:
 
     @property
     def fitted_rows(self) -> npt.NDArray[np.intp]:
-        """Rows that the stored probe is fitted to: all, but test rows that a column names."""
+        """Rows that the stored probe is fitted to: all except the test rows that a column names."""
         if self.fixed:
             return self.splits[0].train
         return np.arange(len(self.table))
 
 
 def split_seed(seed: int, split: Split) -> int:
-    """Return the seed of the probe of a split."""
+    """Return the seed of a split's probe, derived from the seed of the evaluation."""
     return derive_seed("probe", seed, split.repeat, split.fold)
 
 
 @dataclass(frozen=True)
 class External:
-    """An external test: training and external scans in one plan, whose split tests the external."""
+    """External test: training and external scans in one plan, whose split tests external scans."""
 
     plan: Plan
     excluded: dict[str, int]
     """Number of external scans that are left out, by reason."""
     n_overlap: int
-    """External subjects that were trained on, or were in pretraining."""
+    """Number of external subjects who were trained on, or were in pretraining."""
     overlap_by: tuple[str, ...]
     """How people of pretraining were looked for: by ``identifiers``, by ``contents`` of scans."""
     notices: list[Notice]

@@ -40,8 +40,8 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 
 _OF_FOLDS = ("site_missing", "fold_untested")
-"""Warnings that do not apply where a column names the test rows: images have no site, and most are
-trained on."""
+"""Codes of warnings that do not apply where a column names the test rows: images have no site, and
+most images are trained on, never tested."""
 
 
 def plan_evaluation(

@@ -22,9 +22,9 @@ class Scans:
     table: pd.DataFrame
     """Identifiers and metadata, one row a scan that is evaluated."""
     features: npt.NDArray[np.floating]
-    """Features (n, p) of these scans."""
+    """Features (n, p) of the evaluated scans."""
     target: Target
-    """The column to predict, of these scans."""
+    """Values of the column to predict, for the evaluated scans."""
     embedded: pd.DataFrame
     """Identifiers and metadata of every scan of the embeddings."""
     rows: Rows

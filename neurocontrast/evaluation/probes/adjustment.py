@@ -38,7 +38,7 @@ def adjustments(
 ) -> tuple[SideColumnTransformer, ...]:
     """Return the transformers of features, ComBat and residuals, that the settings ask for.
 
-    ComBat does not preserve the target, nor a column that is `predicted` in its place.
+    ComBat does not preserve the target, nor a column that is `predicted` in place of the target.
     """
     steps: list[SideColumnTransformer] = []
     if settings.harmonise == "combat":
@@ -65,9 +65,9 @@ def kept_columns(
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the covariates that can be used, and the reason why each other one cannot.
+    """Return the covariates that can be used, and the reason for each covariate that cannot.
 
-    `OPTIONAL` columns that are absent have no reason.
+    Absent `OPTIONAL` columns are left out without a reason.
     """
     used = []
     dropped = {}

@@ -24,12 +24,12 @@ class WeighableRows(Protocol):
     """Training and test rows of several blocks of features, to be weighed without a new fit."""
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return training and test rows with each block divided by a number."""
+        """Return training and test rows, with the features of each block divided by its divisor."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockColumns:
-    """Standardised columns of each block, where all together are at most the training rows."""
+    """Standardised columns of each block, for at most as many columns as training rows."""
 
     train: Sequence[Floats]
     test: Sequence[Floats]
@@ -49,7 +49,8 @@ class BlockColumns:
 class BlockProducts:
     """Inner products of each block's rows with the training rows, in place of wide features.
 
-    Principal axes need no more: the inner products of weighed blocks are weighed sums.
+    Inner products are enough for principal axes: the inner products of weighed blocks are weighted
+    sums of the inner products of the blocks.
     """
 
     train: Sequence[Floats]
@@ -78,7 +79,7 @@ class StandardisedBlocks:
     def weighed(self, design: Design) -> tuple[Floats, Floats]:
         """Return features of training and test rows as `standardised` does for a weighed design.
 
-        Where features outnumber the training rows, the signs of axes can differ.
+        If features outnumber the training rows, axes can have other signs than in `standardised`.
         """
         scaler = scaler_of(design, n_columns=self.n_columns)
         assert isinstance(scaler, BlockScaler)

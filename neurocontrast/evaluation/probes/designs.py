@@ -35,12 +35,12 @@ precision."""
 
 EQUAL = 0.5
 WEIGHTS = (EQUAL, 0.25, 0.75, 0.0, 1.0)
-"""Shares of the first of two blocks in the total variance, to choose from. Of equal losses the
-earliest is taken; without inner folds, the first."""
+"""Shares in the total variance to try for the first of two blocks. With equal losses the earliest
+share is chosen; without inner folds, the first."""
 
 
 class Block(NamedTuple):
-    """Block of columns: of one of several joined encoders, or the network's or the components'."""
+    """Block of columns: one of several joined encoders, or an encoder's network or components."""
 
     name: str
     n_features: int
@@ -88,7 +88,7 @@ class FeatureDesign:
 class PairDesign:
     """Features without an encoder, such as regional measures, and the embedding side by side.
 
-    `weight` is the share of the first in the total variance.
+    `weight` is the share of the features without an encoder in the total variance.
     """
 
     first: Design
@@ -103,9 +103,10 @@ class PairDesign:
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Pair a design of two blocks with each weight to try; other designs come alone, without one.
+    """Pair a design of two blocks with each weight to try, and any other design with None.
 
-    Joined features of several encoders have equal variances, and no weight to choose.
+    A weight that the design has already is the only one. Joined features of several encoders have
+    equal variances, and no weight to choose.
     """
     is_pair = isinstance(design, PairDesign)
     if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):
@@ -137,13 +138,13 @@ class BlockScaler(StandardScaler):
     weights : sequence of float, default=()
         Share of each block in the total variance, together 1. Empty: the same for all blocks.
     copy : bool, default=True
-        Whether the features given are left as they are.
+        Whether to scale a copy of the features; with False, features are scaled in place.
 
     Attributes
     ----------
     mean_, scale_ : array (p,)
-        What is taken off each feature, and what it is divided by, its block's factor included;
-        infinite in a block with weight 0.
+        Number subtracted from each feature, and number that the feature is then divided by, with
+        the factor of the feature's block included; infinite in a block with weight 0.
 
     Examples
     --------
@@ -164,7 +165,7 @@ class BlockScaler(StandardScaler):
     def fit(
         self, X: npt.ArrayLike, y: object = None, sample_weight: npt.ArrayLike | None = None
     ) -> BlockScaler:
-        """Learn means, standard deviations and the factor of each block from rows (n, p)."""
+        """Learn means and standard deviations of features (n, p), and each block's scale factor."""
         super().fit(X, y, sample_weight)
         sizes = list(self.sizes) or [self.n_features_in_]
         if sum(sizes) != self.n_features_in_:
@@ -219,7 +220,7 @@ def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler
 
 
 def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
-    """Return the scaler of a first block and the embedding, whose blocks share its weight."""
+    """Return the scaler of a `PairDesign`; the embedding's blocks share the rest of the weight."""
     n_own = design.embedding.features.shape[1]
     sizes = design.embedding.sizes or (n_own,)
     weight = design.weight
@@ -238,12 +239,12 @@ def _threads() -> ThreadpoolController:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread, since more cost time on small matrices and change digits."""
+    """Return a context of one thread: on small matrices, more cost time and change digits."""
     return _threads().limit(limits=1)
 
 
 def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return blocks of columns: of joined encoders, or of one's network and components."""
+    """Return blocks of columns: of joined encoders, or of one encoder's network and components."""
     if info.run.members:
         return ()
     if not info.run.blocks:
@@ -347,7 +348,11 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
 
 
 def principal_scores(products: Floats) -> tuple[Floats, Floats]:
-    """Return principal axes as sums of rows (n, k), and rows' coordinates, from inner products."""
+    """Compute principal axes, and the rows' coordinates (n, k), from inner products of the rows.
+
+    The axes are returned as coefficients (n, k): an axis is the sum of the rows times its
+    coefficients.
+    """
     variances, axes = scipy.linalg.eigh(products, check_finite=False, driver="evd")
     tolerance = SINGLE_TOLERANCE
     if products.dtype == np.float64:

@@ -115,7 +115,7 @@ def _holds_numbers(values: pd.Series) -> bool:
 
 
 def _columns_in(table: pd.DataFrame, *, numbers: bool) -> list[Any]:
-    """Return the columns of numbers, or all others."""
+    """Return the names of the columns that hold numbers, or of all columns that do not."""
     names = []
     for name, values in table.items():
         if _holds_numbers(values) == numbers:
@@ -134,7 +134,7 @@ def _finite(table: pd.DataFrame) -> Floats:
 
 @contextmanager
 def new_levels_allowed() -> Iterator[None]:
-    """Silence warnings of categories that only a test fold has, since the whole table has them."""
+    """Silence warnings of categories that only test rows have, since the whole table has them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NeurocontrastWarning)
         yield

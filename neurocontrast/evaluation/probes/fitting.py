@@ -195,7 +195,7 @@ def average_members(
 def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return decisions from scores, and for two classes the least probability of a positive."""
+    """Return decisions from scores, and for two classes the threshold of a positive decision."""
     by_share = settings.threshold == "prevalence" and target.kind != "continuous"
     shares = _shares(target, train) if by_share else None
     if target.kind != "binary":
@@ -213,7 +213,8 @@ def _shares(target: Target, train: Rows) -> Floats:
 def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
     """Return predicted numbers, or probabilities or decision values by classes of the target.
 
-    `own` names the user's estimator, "" a built-in probe, whose errors are mistakes in code.
+    `own` is the name of the user's estimator, whose exceptions become an `EstimatorError`. For a
+    built-in probe `own` is "", and exceptions are raised unchanged, as mistakes in code.
     """
     try:
         outputs = _outputs(model, target, x)

@@ -42,7 +42,7 @@ class MemberDesign:
     designs: tuple[Design, ...]
 
     def map(self, change: Callable[[Design], Design]) -> MemberDesign:
-        """Return the designs with a change applied to each."""
+        """Apply a function to the design of each encoder, and return the changed designs."""
         return MemberDesign(tuple(map(change, self.designs)))
 
 
@@ -51,7 +51,7 @@ Designs = Design | MemberDesign
 
 
 def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
-    """Return a design with a change, which is applied to the design of each encoder."""
+    """Apply a function to the design of each encoder, or of one encoder; return the result."""
     if isinstance(design, MemberDesign):
         return design.map(change)
     return change(design)

@@ -51,7 +51,7 @@ class Search:
 
     @property
     def widths(self) -> tuple[float | None, ...]:
-        """Factors of the kernel to choose from; None alone for a probe without a kernel."""
+        """Factors of the kernel's width to choose from; only None for a probe without a kernel."""
         return self.probe.widths or (None,)
 
     @property
@@ -117,7 +117,7 @@ class Losses:
         return int(np.argmin(losses))
 
     def lowest_near(self, start: int) -> int:
-        """Return the position that is reached from a start on the grid as long as the loss falls.
+        """Move along the grid from a start as long as the loss falls, and return the last position.
 
         Stronger penalties are tried first, and taken where the loss is the same.
         """
@@ -173,7 +173,7 @@ def choose_weight(
 
 
 def lowest_from_nearest(losses: Losses, best: Mapping[float, int], weight: float) -> int:
-    """Return the best penalty for a weight of blocks, searched from that of the nearest weight."""
+    """Return the grid position of a weight's best penalty, searched from the nearest weight's."""
     if not best:
         return losses.lowest()
     nearest = min(best, key=lambda earlier: abs(earlier - weight))
@@ -187,7 +187,10 @@ def _inner_folds(
     *,
     width: float | None,
 ) -> list[InnerFold]:
-    """Return features and labels of the inner folds, features expanded by a kernel of a width."""
+    """Return features and labels of the inner folds, with features expanded by a kernel.
+
+    Without a `width`, features are not expanded.
+    """
     folds = []
     for (train, test), (fit, tried) in zip(matrices, pairs, strict=True):
         x_train, x_test = expand(train, test, width)
@@ -196,10 +199,11 @@ def _inner_folds(
 
 
 def expand(train: Floats, test: Floats, width: float | None) -> tuple[Floats, Floats]:
-    """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel.
+    """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel model.
 
-    Without a width, features stay. Expanded features keep the distances of near scans, so that
-    penalties mean the same. The kernel compares with `N_LANDMARKS` training rows, or all of fewer.
+    Without a width, features are unchanged. Expanded features keep the distances of near scans, so
+    that a penalty has the same meaning. The kernel compares with all training rows, or with
+    `N_LANDMARKS` drawn from more rows.
     """
     if width is None:
         return train, test

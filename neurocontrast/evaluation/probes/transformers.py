@@ -41,7 +41,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     """
 
     side_parameters: ClassVar[tuple[str, ...]] = ()
-    """Parameters that name a side column, or several."""
+    """Names of the parameters that name a side column, or several side columns."""
 
     def side_columns(self) -> tuple[Column, ...]:
         """Return the columns that the adjustment reads."""
@@ -83,7 +83,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     def encode_covariates(
         self, side: pd.DataFrame, columns: Sequence[Column], *, fit: bool = False
     ) -> Floats:
-        """Encode side columns as numbers by `encoder_`, which `fit` fits to the columns first."""
+        """Encode side columns as numbers by `encoder_`; with `fit`, fit the encoder first."""
         chosen = side[list(map(str, columns))]
         if fit:
             handling = getattr(self, "handle_unknown", "error")
@@ -131,7 +131,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
 class Residualiser(SideColumnTransformer):
     """Take the linear effect of covariates, estimated on training rows, out of features.
 
-    The training mean of each feature stays. Without covariates the features stay as they are.
+    The training mean of each feature stays. Without covariates the features are unchanged.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return features as if from the average site; scans of a site not in training stay."""
+        """Harmonise features to the average site; scans of a site not in training are unchanged."""
         if self.site is None:
             return x
         sites = self._names_of(side)
@@ -308,7 +308,7 @@ class ComBat(SideColumnTransformer):
         return adjusted
 
     def _names_of(self, side: pd.DataFrame) -> npt.NDArray[np.str_]:
-        """Return the site of each row as text; a missing one is refused."""
+        """Return the site of each row as text; refuse rows without a site."""
         column = str(self.site)
         values = level_column("site", side[column])
         missing = int(values.isna().sum())
@@ -321,7 +321,7 @@ class ComBat(SideColumnTransformer):
         return values.to_numpy(dtype=object).astype(str)
 
     def _check_known(self, sites: npt.NDArray[np.str_]) -> None:
-        """Refuse rows of sites that were not learned, or warn that they stay as they are."""
+        """Refuse rows of sites not seen in training, or warn that the rows are not harmonised."""
         unknown = sorted(set(sites) - set(self.sites_))
         if not unknown:
             return

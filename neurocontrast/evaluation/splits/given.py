@@ -36,10 +36,10 @@ _NEVER_TESTED = -1
 
 
 def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
-    """Tabulate, for each scan and repeat, the fold that tests the scan, and the site held out.
+    """Tabulate the fold that tests each scan in each repeat, and the site that the fold holds out.
 
-    Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part
-    they are.
+    The fold is empty for a scan that is only trained on. In the fixed design the column ``split``
+    names the scan's part: train, validation or test.
     """
     repeats = []
     for repeat in sorted({split.repeat for split in splits}):
@@ -79,7 +79,10 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
-    """Return the folds of a split file for the scans of a table, with the sites held out."""
+    """Return the splits of a split file for the scans of a table.
+
+    If every fold tests all scans of one site, each split names the site as held out.
+    """
     folds_of = []
     for repeat in range(frame["repeat"].max() + 1):
         folds_of.append(_align(frame[frame["repeat"] == repeat], table, repeat))
@@ -138,7 +141,7 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
 
 
 def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[np.int64]:
-    """Return the fold of each scan of a table in one repeat; refuse other or repeated scans."""
+    """Return each scan's fold in one repeat; refuse missing, unknown and repeated scans."""
     keys = pd.MultiIndex.from_frame(table[["participant_id", "session"]])
     listed_scans = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
     if listed_scans.has_duplicates:
@@ -244,7 +247,7 @@ def _pairs(
 
 
 def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
-    """Return training and test rows of a split of the user's; refuse rows that are no split."""
+    """Return training and test rows of a user's split; refuse rows that form no valid split."""
     try:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
@@ -281,7 +284,10 @@ def _as_positions(rows: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
 
 
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
-    """Return the splits with the sites held out, if each split tests all scans of one site."""
+    """Name the site that each split holds out, if each split tests all scans of one site.
+
+    If not, the splits are returned unchanged.
+    """
     site_of = site_names(sites)
     holding_out = []
     for split in splits:
@@ -365,7 +371,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings about classes that are not tested, and about no validation."""
+    """Yield warnings about classes that are never tested, and about missing validation rows."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:

@@ -21,11 +21,13 @@ MIN_INNER_SITES = 2
 MAX_INNER_SITES = 10
 """Fewest and most inner folds that leave sites out."""
 MIN_LEFT_OUT_SUBJECTS = 10
-"""Sites, or groups of sites, with fewer subjects are never left out: their loss says little."""
+"""Fewest subjects of a site, or of a group of sites, that an inner fold leaves out. The loss of
+fewer subjects says little."""
 PARTS_OF_TRAIN = 5
-"""Parts of the training rows, one of which takes the place of missing validation rows."""
+"""Number of parts of the training rows; one part is validation where a column names none."""
 FEW_PER_INNER_FOLD = 5
-"""Subjects of a class per inner fold below which classes are spread over folds evenly."""
+"""Number of subjects of a class per inner fold; with fewer, classes are spread over folds
+evenly."""
 
 
 def penalty_folds(
@@ -40,9 +42,9 @@ def penalty_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Return the training rows to fit and the rows to try a penalty on: inner folds or validation.
 
-    Where `validation` is empty, a fifth of `train` takes its place. Of a large table it is the
-    first inner fold alone, unless inner folds leave sites out: one such fold tells of its own sites
-    only.
+    If `validation` is empty, a fifth of `train` takes its place. For a large table only the first
+    inner fold is returned, unless inner folds leave sites out: a single fold would tell of the
+    sites in that fold only.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
@@ -66,9 +68,9 @@ def validation_split(
 ) -> tuple[Rows, Rows]:
     """Return training rows to fit, and others to stop early by: one part in ``n_inner_folds``.
 
-    Subjects stay together. The part is dealt evenly over classes (numbers) and sites; where inner
-    folds leave sites out, it is those sites, of the ones that can be left out, whose share of the
-    rows is the nearest. It is empty where a class has one subject.
+    Subjects stay together. The part is dealt evenly over classes (numbers) and sites. If inner
+    folds leave sites out, the part is the group of sites whose share of the rows is nearest to one
+    in ``n_inner_folds``. The part is empty if a class has one subject.
     """
     share = 1 / settings.n_inner_folds
     by_site = (
@@ -132,9 +134,9 @@ def site_inner_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Split training rows so that each fold tries the penalty on sites that are not fitted.
 
-    A subject that was at a site of the group too is not fitted on. The list is empty where fewer
-    than `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to try the penalty
-    on.
+    A subject who was scanned at a left-out site is not fitted, at other sites either. The list is
+    empty if fewer than `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to
+    try the penalty on.
     """
     places = sites[train].astype(str)
     owners = subjects[train].astype(str)
@@ -151,7 +153,7 @@ def site_inner_folds(
 def _teachable(
     target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]
 ) -> list[tuple[Rows, Rows]]:
-    """Return the folds whose training rows have every class, or two values of a number."""
+    """Return the folds whose training rows have every class, or two different numbers."""
     needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 

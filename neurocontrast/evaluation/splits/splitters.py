@@ -342,7 +342,7 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
-    """Return subjects and sites; one column is of sites, and every row a subject of its own."""
+    """Return subjects and sites; a single column is read as sites, and each row as a subject."""
     column = np.asarray(groups, dtype=object)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     if sites is not None or column.ndim != 1:

@@ -61,13 +61,19 @@ def alone(cohort, number):
     return type(cohort)(cohort.table, cohort.features[:, columns_of(number)])
 
 
+def predict_by_embedding(plan):
+    """Fit the model of the embedding in every fold of a plan, without its baselines."""
+    by_name = {model.name: model for model in plan.models}
+    return cross_validate(by_name["embedding"], plan.target, plan.splits, plan.context)
+
+
 def scores_of_members(cohort, n_components=0, **options):
     """Out-of-fold scores of studies of each member alone."""
     scores = []
     for number in range(len(SIZES)):
         info = info_of_one(number, n_components=n_components)
         plan = make_plan(alone(cohort, number), info=info, n_folds=3, **options)
-        scores.append(fit_and_measure(plan).predictions["embedding"].scores)
+        scores.append(predict_by_embedding(plan).scores)
     return scores
 
 
@@ -88,7 +94,7 @@ def test_predictions_are_the_mean_of_those_of_each_member_alone(make_cohort, tar
 
 def test_classes_are_decided_by_the_mean_probability_not_by_a_vote(make_cohort):
     plan = make_plan(cohort_of(make_cohort), info=info_of(), n_folds=3, C=(1.0,))
-    out_of_fold = fit_and_measure(plan).predictions["embedding"]
+    out_of_fold = predict_by_embedding(plan)
     np.testing.assert_array_equal(out_of_fold.decisions, out_of_fold.scores >= 0.5)
     votes = 0
     for fit in out_of_fold.fits:
@@ -103,11 +109,8 @@ def test_an_estimator_of_the_users_own_is_fitted_to_each_member(make_cohort, tar
     cohort = cohort_of(make_cohort)
     estimator = LogisticRegression(C=0.1)
     options = {"target": target, "estimator": estimator}
-    scores = (
-        fit_and_measure(make_plan(cohort, info=info_of(), n_folds=3, **options))
-        .predictions["embedding"]
-        .scores
-    )
+    plan = make_plan(cohort, info=info_of(), n_folds=3, **options)
+    scores = predict_by_embedding(plan).scores
     mean = np.mean(scores_of_members(cohort, **options), axis=0)
     np.testing.assert_allclose(scores, mean, rtol=1e-12)
 
@@ -115,11 +118,8 @@ def test_an_estimator_of_the_users_own_is_fitted_to_each_member(make_cohort, tar
 def test_an_own_regressor_is_fitted_to_each_member(make_cohort):
     cohort = cohort_of(make_cohort)
     options = {"target": "age", "estimator": LinearRegression()}
-    scores = (
-        fit_and_measure(make_plan(cohort, info=info_of(), n_folds=3, **options))
-        .predictions["embedding"]
-        .scores
-    )
+    plan = make_plan(cohort, info=info_of(), n_folds=3, **options)
+    scores = predict_by_embedding(plan).scores
     mean = np.mean(scores_of_members(cohort, **options), axis=0)
     np.testing.assert_allclose(scores, mean, rtol=1e-9)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make_components(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the plan's estimator on the encoder's linear components; None if there are none."""
+    """Return the plan's estimator on linear components as a model; None without components."""
     if not plan.own_blocks:
         return None
     block = plan.own_blocks[1]

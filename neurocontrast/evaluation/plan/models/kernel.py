@@ -28,7 +28,8 @@ OF_KERNEL = "_kernel"
 class MeasureDesign:
     """Columns of numbers for a kernel model, missing values filled with the training mean.
 
-    Columns that mark missing values, as linear models get, would outweigh all other distances.
+    Unlike for linear models, no column marks missing values: such a column would outweigh all other
+    distances.
     """
 
     table: pd.DataFrame

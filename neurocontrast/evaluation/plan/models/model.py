@@ -35,14 +35,13 @@ class Baseline(NamedTuple):
     plural: str
     """Name in a sentence, in the plural, such as ``179 regional measures``."""
     over: str = ""
-    """Information that the encoder would add nothing to if the model does as well, as the warning
-    then names it: ``the scans as they are``. Empty: no warning is given."""
+    """Words for the information that the model reads, such as ``the scans as they are``. If the
+    model does as well as the embedding, a warning says that the encoder adds nothing to this
+    information. Empty: no warning is given."""
     of: str = ""
-    """Name of the model with the same measures and another estimator, as a kernel model has.
-
-    Reports tell the two apart by their estimators alone. Empty for other models, such as one of a
-    summary of the measures.
-    """
+    """Name of the first model of the same measures, if this model differs in its estimator alone,
+    as a kernel model does. Reports then tell the two models apart by their estimators. Empty for
+    other models, such as one of a summary of the measures."""
     lacks: str = ""
     """Part of the embedding that the model lacks, such as ``the network``; empty for models without
     an encoder."""
@@ -90,7 +89,7 @@ class Model:
         raise NotImplementedError
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return why the model fitted on all scans is not written; None where the model is."""
+        """Return why the model fitted on all scans is not written; None if the model is written."""
         raise NotImplementedError
 
 
@@ -196,7 +195,7 @@ class GivenModel(Model):
     title: str
     expression: str
     why: str
-    """Reason why no model of all scans is written."""
+    """Reason why no model fitted on all scans is written."""
     n_features: int
     n_members: int = 1
     """Number of networks whose predictions are averaged."""
@@ -224,5 +223,5 @@ class GivenModel(Model):
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
-        """Return why no model of all scans is written."""
+        """Return why no model fitted on all scans is written."""
         return self.why

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make_network(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the plan's estimator on the network's features; None without linear components."""
+    """Return the plan's estimator on the network's features as a model; None without components."""
     if not plan.own_blocks:
         return None
     block = plan.own_blocks[0]

@@ -1,4 +1,4 @@
-"""Find the models that the user's own estimator fits as well as the embedding."""
+"""Check which baselines the user's own estimator can fit, besides the embedding."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 
 
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
-    """Return a baseline that the plan's estimator fits, or the warning that leaves the model out.
+    """Return a baseline that the user's estimator can fit, or the warning of its being left out.
 
-    A baseline with another estimator than the embedding's would compare two estimators.
+    A baseline gets no other estimator than the embedding's: the comparison would be of estimators.
     """
     why = why_unfit(plan, model.design, plan.splits[0].train)
     if why is None or model.baseline is None:

@@ -40,7 +40,8 @@ def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
 def choose_regional(plan: Plan) -> tuple[str, ...]:
     """Return the columns that the setting `regional` names, after a check of their units.
 
-    Without the setting, an encoder of regional measures is compared with models of the same ones.
+    Without the setting, the columns are those that an encoder of regional measures reads; with
+    ``voxels=off``, or with an encoder of scans, there are none.
     """
     patterns = plan.settings.regional
     preprocessing = plan.info.run.preprocessing
@@ -54,7 +55,7 @@ def choose_regional(plan: Plan) -> tuple[str, ...]:
 
 
 def make_regional(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the columns that `regional` names, with the plan's estimator; None without any."""
+    """Return the plan's estimator on the columns that `regional` names; None without columns."""
     names = choose_regional(plan)
     if not names:
         return None

@@ -56,9 +56,10 @@ def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
 
 
 def make(plan: Plan, products: Floats, about: Mapping[str, Any]) -> ProbeModel:
-    """Return the plan's estimator on principal components of scans.
+    """Return the plan's estimator on principal components of the scans' voxels as a model.
 
-    `products` (n, n) are inner products of their voxels; `about` says how the voxels were read.
+    `products` (n, n) are inner products of the scans' voxels; `about` says how the voxels were
+    read.
     """
     n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in plan.splits))
     baseline = Baseline(

@@ -158,7 +158,7 @@ def load_measures(
 
 
 _MEASURES = {"ds000222": "measures_ds000222", "piop2": "measures"}
-"""Name of a sample of regional measures → its folder within the folder of all samples."""
+"""Name of a sample data set of regional measures → folder within the folder of all samples."""
 
 
 def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, caller: str) -> Path:

@@ -80,7 +80,7 @@ def encode_metadata(
 def _tensor_of(
     name: str, kind: Kind, vectors: Vectors, table: pd.DataFrame, place: str
 ) -> torch.Tensor:
-    """Return a vector of each scan as a tensor (n, p); refuse an unknown or a categorical one."""
+    """Return a vector of each scan as a tensor (n, p); refuse an unknown or categorical vector."""
     if name not in vectors:
         names = [*vectors, *(str(column) for column in table.columns if column != "path")]
         raise DataError(

@@ -46,7 +46,7 @@ _VERDICTS_ON_GAINS: dict[Verdict, str] = {
 
 @dataclass(frozen=True)
 class MeasuredBaseline:
-    """A model that the embedding is tested against, with the metrics of both.
+    """A model that the embedding is tested against: names, metrics, and differences in metrics.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class MeasuredBaseline:
         return point_estimate(self.metrics.get(metric))
 
     def difference(self, metric: str) -> float | None:
-        """Return the metric of the embedding minus that of the baseline."""
+        """Return the metric of the embedding minus the metric of the baseline."""
         return self.increment.get(metric, Increment()).difference
 
     def outcome(self, metric: str) -> Verdict:

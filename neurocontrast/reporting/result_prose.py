@@ -89,7 +89,7 @@ class ScanResult:
 
     @cached_property
     def baselines(self) -> list[MeasuredBaseline]:
-        """Models that the embedding is tested against, covariates apart."""
+        """Models that the embedding is tested against, except the baseline of covariates."""
         return list_baselines(self.files.summary)
 
     def data(self) -> str:

@@ -22,7 +22,7 @@ class Voice:
     words: Words
     """Nouns for a sample; the templates of the kind are found under ``words.kind``."""
     templates: jinja2.BaseLoader
-    """Templates that replace those of the same name for scans.
+    """Templates, which replace the templates for scans that have the same names.
 
     Four are needed: ``result_data.j2``, ``result_sentence.j2``, ``result_plain.j2`` and
     ``result_reviewer.j2``.

@@ -148,7 +148,7 @@ class Preprocessing(ScanSettings):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object], where: str) -> Preprocessing:
-        """Return settings from a mapping; a DataError refuses wrong ones, and names the source."""
+        """Return settings from a mapping; a DataError refuses wrong settings, naming the source."""
         try:
             return settings_from(cls, settings, source=where)
         except ConfigError as error:

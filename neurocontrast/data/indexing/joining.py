@@ -187,7 +187,7 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add a problem for scans without a row, or with a session that differs only in zeros."""
+    """Add a problem for scans without a row, or whose session differs in leading zeros only."""
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:
             there_is = "there are measures"
@@ -206,7 +206,7 @@ def _check_rows(
 def _note_other_sessions(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, index: Index
 ) -> None:
-    """Note tables whose rows of a scan's person are only for other sessions."""
+    """Add a note on each table that has rows of a scan's person, but for other sessions only."""
     names: dict[str, list[str]] = defaultdict(list)
     for scan, of_scan in zip(scans, facts, strict=True):
         for table in people.general(scan.dataset):

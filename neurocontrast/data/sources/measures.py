@@ -189,7 +189,7 @@ class RegionalMeasures(Source):
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
-        """Return row → reason as `unlearnable` does, if `val_fraction` of people validate."""
+        """Return row → reason as `unlearnable` does, with a validation share of `val_fraction`."""
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):
             rows = np.setdiff1d(np.arange(len(cohort)), list(reasons)).tolist()

@@ -90,7 +90,7 @@ def read_explanation(folder: Path) -> Explanation | None:
 
 
 def _map_of(block: BlockShare, map_path: Path) -> Path | None:
-    """Return the path of a feature group's map, which must exist; None if a table ranks measures."""
+    """Return the path of a feature group's map, which must exist; None for a table of measures."""
     if map_path.suffix == ".tsv":
         return None
     if block.map is None:

@@ -85,7 +85,7 @@ class Index:
     measures_path: Path | None = None
     """Path of the written table of regional measures; None without measures."""
     measures: MeasuresTable | None = None
-    """Regional measures of all scans that were found, also of scans that `table` leaves out; None
+    """Regional measures of all scans in tables of measures, also of scans that `table` lacks; None
     without tables of measures."""
 
     def __str__(self) -> str:

@@ -27,7 +27,10 @@ _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Reason why a cell has no value: the rule of its column, and a hint the same for all cells."""
+    """Reason why a cell cannot be read: the rule of the cell's column, and advice for the user.
+
+    Advice does not quote the cell, so that a message shows equal advice once.
+    """
 
     rule: str
     hint: str = ""

@@ -158,11 +158,11 @@ def load_measures(
 
 
 _MEASURES = {"ds000222": "measures_ds000222", "piop2": "measures"}
-"""Name of a sample of regional measures → its folder within the folder of all samples."""
+"""Name of a sample data set of regional measures → folder within the folder of all samples."""
 
 
 def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, caller: str) -> Path:
-    """Return the folder of a sample; refuse a folder without the list of its files."""
+    """Return the folder of a sample data set; refuse a folder without a list of its files."""
     folder = Path(path or os.environ.get(VARIABLE) or _IN_REPOSITORY).expanduser().absolute()
     if not (folder / listing).is_file():
         raise DataError(
@@ -175,7 +175,7 @@ def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, call
 
 
 def _checked_files(folder: Path, listing: str, *, readme: str) -> pd.DataFrame:
-    """Read a sample's list of files; refuse a folder in which a file is missing or was changed."""
+    """Read the list of a sample data set's files; refuse missing or changed files."""
     files = read_text_table(folder / listing).reset_index(drop=True)
     missing = {"file", "sha256"}.difference(files)
     if missing:

@@ -21,7 +21,10 @@ _SECONDS_OF_SPEED = 3600.0
 
 
 class _Silence:
-    """Clock time until which a program may be silent; a moving bar on a terminal is no silence."""
+    """Clock time at which `sign_of_life` writes next, unless a bar moves on the terminal.
+
+    Any other output puts the time off.
+    """
 
     n_bars = 0
 

@@ -72,7 +72,7 @@ def _entries_named(folder: Path, name: str) -> list[Path]:
 
 
 def place_on_disk(path: Path) -> Path:
-    """Return a path to read or write, existing folders in the accented spelling of the disk."""
+    """Return a path to read or write, its existing folders with accents spelled as on the disk."""
     existing = Path(as_on_disk(str(path)))
     if os.path.lexists(existing) or path.parent == path:
         return existing
@@ -195,7 +195,10 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: st
 
 
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
-    """Refuse an output folder that is a file or a link, or that holds files of another kind.
+    """Refuse an output folder that is a file or a link, or that must not be replaced.
+
+    A folder that is not empty may be replaced only with `overwrite`, and only if the folder holds
+    the file `marker`, by which this package's results of the same kind are recognised.
 
     Temporary folders that killed processes left while writing the folder are removed first.
 
@@ -263,7 +266,10 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
-    """Rename a filled folder to the target, or move its entries if the target `stays`."""
+    """Put a filled temporary folder in place of the target.
+
+    A target that `stays`, such as a mount point, is not renamed: its entries are replaced.
+    """
     aside = Path(f"{temporary}-replaced")
     if stays:
         earlier = set(target.iterdir()) - {temporary}

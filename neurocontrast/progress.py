@@ -9,8 +9,8 @@ from typing import Protocol
 from neurocontrast.exceptions import NeurocontrastWarning
 
 _BETWEEN = ("neurocontrast", "sklearn")
-"""Packages passed over to find the user's line for a warning; scikit-learn calls transformers
-of ours.
+"""Packages whose code is passed over to find the user's line for a warning: this package, and
+scikit-learn, which calls transformers of this package.
 """
 
 

@@ -90,7 +90,10 @@ def subject_label(identifier: str) -> str:
 
 
 def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return identifiers, each person's in the first spelling; spellings in `known` go first."""
+    """Return identifiers with all spellings of one person replaced by one spelling.
+
+    The spelling is the person's first one in `known`, or else in `subjects`.
+    """
     first: dict[str, str] = {}
     for subject in known:
         first.setdefault(subject_label(subject), subject)
@@ -110,7 +113,10 @@ def _digest_as_written(text: str) -> str:
 
 
 def _possible_digests(subject_id: str) -> set[str]:
-    """Return digests of an identifier in all spellings, which earlier versions digested."""
+    """Return digests of all spellings of an identifier.
+
+    Earlier versions digested identifiers as spelled in a table, such as ``sub-01`` or ``01``.
+    """
     label = subject_label(subject_id)
     labels = {label, unicodedata.normalize("NFD", label)}
     spellings = {subject_id, *labels}
@@ -190,7 +196,11 @@ class KnownPeople:
 
 
 def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
-    """Join lists of digests scan by scan; "" for a scan whose digest is unknown in any list."""
+    """Join the digests that several lists have for a scan to one text; "" if one is unknown.
+
+    Each list has one entry for every scan, for instance the digest of the files that one of
+    several encoders reads.
+    """
     joined = []
     for scan in zip(*contents, strict=True):
         digests = dict.fromkeys(scan)

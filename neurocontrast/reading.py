@@ -233,7 +233,7 @@ def read_json(
 def parse_json(
     content: bytes | str, *, place: object, of: type = dict, **on_error: Unpack[ErrorOptions]
 ) -> Any:
-    """Parse a JSON text by the rules of `read_json`; messages begin with `place`, its name."""
+    """Parse a JSON text by the rules of `read_json`; `place` names the text in messages."""
     try:
         if not isinstance(content, str):
             content = content.decode("utf-8-sig")

@@ -53,7 +53,10 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 def derive_many_uniforms(
     keys: Sequence[Sequence[int | str]], *, samples: ArrayLike, n_numbers: Sequence[int]
 ) -> list[np.ndarray]:
-    """Draw the numbers of `derive_uniforms` for several keys at once, with a count for each."""
+    """Draw the numbers of `derive_uniforms` for several keys in one call.
+
+    Returns an array (n, count) for each key; `n_numbers` has the counts.
+    """
     numbers = np.asarray(samples).astype(np.uint64)
     n_blocks = -(-np.array(n_numbers) // 4)
     starts = np.cumsum(n_blocks) - n_blocks

@@ -318,7 +318,10 @@ def choose(
 
 
 def _hint_for(name: str, names: Sequence[str]) -> str:
-    """Return the likely name, or how a class of a user's module is found."""
+    """Return advice on a name that no component has.
+
+    The advice is a similar name or, for ``module:Class`` of a user, to import the module.
+    """
     module, _, attribute = name.partition(":")
     if module and attribute:
         return f" A class of your own is found once the program has imported '{module}'."
@@ -326,7 +329,11 @@ def _hint_for(name: str, names: Sequence[str]) -> str:
 
 
 def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
-    """Return the message for a list or a word in place of a section; `usual` is its default."""
+    """Return the message for a list or a word in place of a section.
+
+    The message lists the keys of `usual`, the model of the default component; if there is no
+    default, the message has the `rule`.
+    """
     if usual is None:
         return f"{rule}, found {_shown(given)}."
     keys = f"Allowed keys: {one_of(usual.model_fields)}."
@@ -405,7 +412,7 @@ def _rule(error: ErrorDetails) -> str:
 
 
 def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Return the allowed keys of the section in which the last key of `loc` is."""
+    """Return the allowed keys of the section that holds the last key of the path `loc`."""
     models = [model]
     for key in loc[:-1]:
         inner: list[type[BaseModel]] = []

@@ -53,7 +53,10 @@ class TableContent:
 
     @property
     def has_imitations(self) -> bool:
-        """Whether the table has tissue maps of three scans a person, as `--imitations 3` makes."""
+        """Whether the table has tissue maps of three scans a person.
+
+        `prepare --imitations 3` makes such a table.
+        """
         return self.columns.issuperset(_MAPS) and self.n_scans >= 3 * self.n_people
 
 

@@ -62,7 +62,7 @@ class PairedImages:
         return len(self.first)
 
     def __getitem__(self, index: int) -> Sample:
-        """Return ``{"image": (sample of the first kind, sample of the second)}``."""
+        """Return ``{"image": (sample of the first dataset, sample of the second dataset)}``."""
         return {"image": (self.first[index]["image"], self.second[index]["image"])}
 
 

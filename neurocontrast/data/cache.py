@@ -230,7 +230,7 @@ class VolumeCache:
         return self.folder / f"{digest_of('volume', *paths)}.safetensors"
 
     def _identity(self, path: Path, source: Sequence[int]) -> str:
-        """Return text for a cache file's header, so that a renamed file is not used."""
+        """Return the text in a cache file's header by which a renamed file is noticed."""
         return json.dumps([self.folder.name, path.stem, *source])
 
     def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Entry | None:
@@ -280,7 +280,7 @@ class VolumeCache:
         return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Make a scan's cache file; return whether the file was kept, or the reason to fail."""
+        """Make a scan's cache file; return whether the file was kept, or the scan's problem."""
         try:
             return scan, self._keep(scan, self._make(scan))
         except CacheFullError:
@@ -344,7 +344,10 @@ class VolumeCache:
         return True
 
     def _make_folder(self) -> int:
-        """Make the cache's folder with its root's permissions, never writable by all."""
+        """Make the cache's folder with the permissions of the folder above.
+
+        The folder is never writable by all users.
+        """
         root = self.folder.parent
         described = self.folder / "contract.json"
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -373,7 +376,7 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False if the error says that the folder may not be written; raise other errors."""
+        """Return False for the error of a folder that may not be written; raise any other error."""
         if error.errno in _NOT_KEPT:
             return False
         if error.errno in _FULL:

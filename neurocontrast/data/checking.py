@@ -127,7 +127,7 @@ def _check_channels(source: str, names: list[str], channels: tuple[str, ...], ha
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
-    """Return participant, subject and session of each row; wrong ones become problems."""
+    """Return participant, subject and session of each row; wrong cells become problems."""
     cells = rows.cells
     nameless = rows.missing("participant_id", "every row needs an identifier")
     participants = cells["participant_id"]
@@ -167,7 +167,7 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 
 
 def _check_identifiers(rows: Rows) -> None:
-    """Add a problem for cells that name no participant, and for names that differ in a visit."""
+    """Add a problem for cells that name no participant, and for names like visits of one person."""
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
         for row, cell in enumerate(rows.cells[column]):

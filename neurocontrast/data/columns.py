@@ -124,8 +124,8 @@ def levels_of(
     """Return the name of the site, sex or class in each cell, in one spelling for all tables.
 
     1, 1.0 and "1.0" are the same, and so are all words for a sex. The codes 1 and 2 of a sex are
-    read unless the column has other numbers. Words that are not understood, and values that a
-    model `learned` as they are, stay as they are.
+    read unless the column has other numbers. A word that is not understood as a sex is returned
+    unchanged, and so is a value among `learned`, the values of a model's training table.
     """
     levels = list(map(level_of, cells))
     if not is_of_sex(column):
@@ -152,7 +152,10 @@ def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
-    """Return the first column with one of the names, in any case, codes ignored; "" if none."""
+    """Return the column called by the first of `names` that a table has; "" if none.
+
+    Upper and lower case, and codes explained in a column's name, do not matter.
+    """
     by_name = {base_name(column): column for column in reversed([*map(str, columns)])}
     for name in names:
         if name in by_name:
@@ -287,7 +290,7 @@ def matching_rows(
 
 
 def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the cells that a selection keeps; selected values may be absent.
+    """Return a mask of the cells that a selection keeps; a selected value may be in no cell.
 
     `choice` is the selection for one column in the argument ``where`` of `matching_rows`.
     """

@@ -108,9 +108,9 @@ def warnings_of_contradictions(
     cells : DataFrame
         Table as text, indexed by line.
     taken : dict of str to str
-        Meaning → column that is taken for it.
+        Meaning → column that the cohort uses, such as ``sex`` → ``Gender``.
     names : dict of str to tuple of str
-        Meaning → usual names of its columns.
+        Meaning → usual names of columns with the meaning.
     descriptions : dict
         Descriptions of columns by the JSON file of the table.
     """
@@ -134,7 +134,7 @@ def warnings_of_contradictions(
 
 
 def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the other columns whose name is usual for the same meaning."""
+    """Yield the columns besides `column` that have a usual name for the same meaning."""
     for second in map(str, cells.columns):
         name = base_name(second)
         if second != column and name in names:

@@ -46,7 +46,7 @@ class CohortDataset(Dataset):
         `neurocontrast.transforms.brain_transforms` with its defaults.
     cache_dir : path, optional
         Folder of images before the first random transform, as `monai.data.PersistentDataset` keeps
-        them; further transforms are applied on each access. An entry is used only while its scan
+        them; the later transforms are applied on each access. An entry is used only while its scan
         and the transforms are unchanged; transforms without a name (a lambda) are refused. The
         folder holds the images themselves: treat the folder as you treat the scans.
     cache_dtype : {"float16", "float32"}, default="float16"
@@ -103,7 +103,7 @@ class CohortDataset(Dataset):
 
     @classmethod
     def from_cache(cls, cohort: Cohort, cache: VolumeCache) -> CohortDataset:
-        """Return a dataset of the volumes in a cache, whose transforms may still be fitted."""
+        """Return a dataset of the preprocessed volumes in a cache, without any later transform."""
         dataset = cls(cohort, Compose([]))
         dataset._keep_in(cache)
         return dataset
@@ -114,7 +114,7 @@ class CohortDataset(Dataset):
         np.copyto(out, self.cache.read(self.scans[index]), casting="no")
 
     def _keep_in(self, cache: VolumeCache) -> None:
-        """Read images from a cache, which keeps images as they are before random transforms."""
+        """Read images from a cache, which keeps each image before the first random transform."""
         self.cache = cache
         self.transform = self.transform.flatten()
         self._n_kept = _n_deterministic(self.transform)

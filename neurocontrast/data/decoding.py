@@ -90,7 +90,11 @@ def _same_code(cell: str) -> str:
 
 
 def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
-    """Return a code's meaning; codes match as equal numbers, or in another case if unique."""
+    """Return the meaning of the code in a cell; None if no code matches.
+
+    Codes match as equal numbers, such as 1 and 1.0, or in upper and lower case if codes that
+    differ in case alone have one meaning.
+    """
     if cell in meanings:
         return meanings[cell]
     alike = set()
@@ -105,7 +109,10 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 
 
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return the meaning of a cell, "" if missing; refuse a cell without an entry in Levels."""
+    """Return the meaning of a cell, "" if missing.
+
+    A cell without an entry in ``Levels`` of the JSON file, if there are `levels`, is refused.
+    """
     level = cell
     if levels and not is_missing(cell):
         by_name: Mapping[str, str] = {}
@@ -121,12 +128,12 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return meaning → meaning, for cells that hold a meaning in place of its code."""
+    """Return each meaning as a code of itself, for cells that hold a meaning in place of a code."""
     return dict(zip(levels.values(), levels.values(), strict=True))
 
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Decode a column of sexes, from codes in its name, its Levels, and words in cells."""
+    """Decode a column of sexes by codes in its name, codes in a JSON file, and words in cells."""
     codes = codes_in_name(column)
     levels = description.levels or sexes_in_words(description.words)
     words = []
@@ -174,7 +181,10 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
 
 
 def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
-    """Return the sex that a code such as ``f`` means as a word; None if unclear or a number."""
+    """Return the sex of a code that is itself a word or letter for a sex, such as ``f``.
+
+    None for a number, and for a letter that is unclear among the column's `codes`.
+    """
     if number_of(code) is not None:
         return None
     sex = read_sexes([code, *codes]).values[0]

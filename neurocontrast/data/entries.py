@@ -56,7 +56,10 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
 
 
 def content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
-    """Return digests of a scan's files, read unless in `noted`; "" if a file is unreadable."""
+    """Return digests of the voxels of a scan's files; "" if a file is unreadable.
+
+    A file is read unless `noted` already has its digest.
+    """
     digests = []
     for path in files_of(scan):
         digest = noted.get(path) or content_of_scan(path)

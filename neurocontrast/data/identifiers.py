@@ -69,7 +69,8 @@ def visits_of_people(
 ) -> list[list[str]]:
     """Return groups of participants whose names differ only in a visit, as S01_v1 and S01_v2.
 
-    Groups of more than 12 names, and many groups with people of two sexes, are no visits.
+    Names that end in ``_ses-…`` are always visits. Other names are no visits in a group of more
+    than 12, or if many groups would be of a person with two sexes.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return person → names that differ only in a visit, by the names' common beginning."""
+    """Return common beginning of names, as of a person → names that differ only in a visit."""
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)

@@ -41,7 +41,8 @@ class SampleKind(ABC):
     ) -> Source:
         """Return the source of samples that the configuration's section ``data`` describes.
 
-        `augment` and `frame` are a transform and a table from Python.
+        `augment` is a transform that makes views, and `frame` a table in place of
+        ``data.participants``, both from Python.
         """
 
     @abstractmethod

@@ -71,9 +71,9 @@ def unseen_levels(
     *,
     names: Sequence[object],
 ) -> UnseenLevels:
-    """Find the levels of a column that are not among the `learned`; missing cells are none.
+    """Find the levels of a column that are not in `learned`, the levels of the training table.
 
-    `names` are the names of the rows in messages.
+    A missing cell is no level. `names` are the names of the rows in messages.
     """
     rows: dict[str, list[str]] = {}
     for level, name in zip(levels, names, strict=True):

@@ -80,7 +80,7 @@ def encode_metadata(
 def _tensor_of(
     name: str, kind: Kind, vectors: Vectors, table: pd.DataFrame, place: str
 ) -> torch.Tensor:
-    """Return a vector of each scan as a tensor (n, p); refuse an unknown or a categorical one."""
+    """Return a vector of each scan as a tensor (n, p); refuse an unknown or categorical vector."""
     if name not in vectors:
         names = [*vectors, *(str(column) for column in table.columns if column != "path")]
         raise DataError(
@@ -157,7 +157,7 @@ def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) ->
 
 
 def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
-    """Read a file's row for every scan, matched by participant; NaN for a scan without a row."""
+    """Read a vector for every scan from a file, by participant; NaN for a scan without a row."""
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():
         raise DataError(

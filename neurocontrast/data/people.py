@@ -109,7 +109,7 @@ def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iter
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
-    """Return column → plain name, such as ``sex`` for ``Sex (1=m, 2=f)``, for fixed meanings."""
+    """Return column → name without codes: ``Sex (1=m, 2=f)`` → ``sex``, for known meanings."""
     new_names = {}
     for column in columns:
         if column.lower() in (*identity, *RULES):

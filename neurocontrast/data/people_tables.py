@@ -15,7 +15,7 @@ from neurocontrast.provenance import subject_label
 
 
 class ScanFacts(NamedTuple):
-    """Cells found for a scan: column → cell, column → table, and all tables with a row."""
+    """Cells on a scan in tables of people, the table of each cell, and all tables with a row."""
 
     cells: dict[str, str]
     sources: dict[str, str]
@@ -23,7 +23,10 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Row of a table that applies to a scan; `is_specific` if to this session, not the person."""
+    """Row of a table that applies to a scan.
+
+    `is_specific` is True for a row of the scan's session, and False for a row of the person.
+    """
 
     source: str
     is_specific: bool
@@ -59,7 +62,7 @@ class PeopleTables:
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
     _scan_of: dict[tuple[int, str], FoundScan] = field(default_factory=dict)
-    """First scan found for each person of a table, by the table's id and the person's name."""
+    """Python's id of a table, and name of a person in the table → first scan that was found."""
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
         """Return a scan's cells from all tables; contradictory ages or sexes become problems."""
@@ -117,8 +120,8 @@ class PeopleTables:
     def notes(self, cells_known: Collection[str]) -> list[str]:
         """Return notes on how codes were read, and on columns that look usable but are unused.
 
-        In tables of the tree, look-alikes are named only for columns that are not among
-        `cells_known`.
+        `cells_known` are meanings, such as ``age``, for which some table has values. A column that
+        looks like such a meaning is noted only in tables of the user.
         """
         tables_of: dict[str, list[str]] = {}
         for path, table in self._read.items():

@@ -98,7 +98,7 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the names of the settings for preprocessing."""
+        """Return the names of the settings that have no effect if Python transforms preprocess."""
         return tuple(ScanSettings.model_fields)
 
     @property

@@ -14,7 +14,8 @@ _HIGHEST = 99.0
 _AGES = (0.0, _HIGHEST)
 _OLDEST = 89.0
 _YOUNGEST = 5.0
-"""Age in years, at least, of everyone else if 0 is a code; all are at most `_OLDEST` if 99 is."""
+"""Smallest age in years of all other people for which an age of 0 counts as a code; an age of 99
+counts as a code if all other people are at most `_OLDEST`."""
 _N_PEOPLE = 2
 """Smallest number of people with the same number, for a code that could also be an age."""
 _WORDS = frozenset(("?", "??", "-", "--", "---", "*", "(blank)", "#div/0!", "#value!", "#ref!"))

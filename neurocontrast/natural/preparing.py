@@ -236,7 +236,8 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     """Choose the images and splits of a data set, and fill the table.
 
     Rows are in the order train, validation, test, and within a split in the order of the source. An
-    identifier counts the pictures of a split of the source, and depends on no other choice.
+    identifier has the picture's number within its split of the source, so that settings such as
+    `n_train` do not change identifiers.
     """
     ids = _identifiers(pictures, name)
     splits = divide(ids, pictures.labels, pictures.splits, settings)
@@ -347,9 +348,9 @@ def _check_enough(split: str, n_kept: int, n_images: int) -> None:
 def draw_backgrounds(names: Sequence[str], *, sd: float, seed: int) -> npt.NDArray[np.uint8]:
     """Draw a background colour (red, green, blue) for each image, from (seed, name) alone.
 
-    An image of a subset has the colour of the whole. As ColorMNIST's released code (Tsai et al.,
-    ICLR 2022, section 4.2): one of ten colours for each image, of any class, plus normal noise in
-    each channel, rounded towards zero and clipped to 0-255.
+    An image has the same colour in a subset as in the whole data set. As in ColorMNIST's released
+    code (Tsai et al., ICLR 2022, section 4.2), the colour of each image, of any class, is one of
+    ten, plus normal noise in each channel, rounded towards zero and clipped to 0-255.
     """
     colours = np.empty((len(names), 3), dtype=np.uint8)
     for row, name in enumerate(names):

@@ -118,7 +118,7 @@ def _is_of_images(array: npt.NDArray[Any]) -> bool:
 
 
 class Located:
-    """Images found by path: for each, its number among `stores`, and its index in the store."""
+    """Images found by path, each by its store's number in `stores` and its index in the store."""
 
     def __init__(self) -> None:
         self.stores: list[ImageStore] = []
@@ -173,7 +173,7 @@ class Located:
         return self.add(path) or self._problem_of_size()
 
     def _problem_of_size(self) -> str:
-        """Return a message if the last image has another size than the first store; "" if not."""
+        """Return a message if the last image differs in size from the first store; "" if not."""
         first = self.stores[0]
         last = self.stores[self.store_of[-1]]
         if first.shape == last.shape:

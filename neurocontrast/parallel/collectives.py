@@ -22,7 +22,7 @@ _local = ContextVar("local", default=False)
 
 @contextmanager
 def on_this_process_only() -> Iterator[None]:
-    """Compute losses on this process's batch alone, if not all processes compute the loss."""
+    """Within the context, compute losses on this process's batch alone, not over all processes."""
     token = _local.set(True)
     try:
         yield

@@ -44,7 +44,7 @@ from neurocontrast.parallel.hardware import Hardware
 
 _PATIENCE = timedelta(days=7)
 """Longest wait for the first process, which may preprocess a cohort; the death of a process is
-noticed at once."""
+noticed without waiting."""
 _DEATH_SIGNAL = 1
 """Number of the option PR_SET_PDEATHSIG of the Linux function prctl(2)."""
 _LOST = (

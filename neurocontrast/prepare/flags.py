@@ -101,7 +101,7 @@ def bounds_of(
     *,
     people: Sequence[object] | None = None,
 ) -> tuple[Bound, Bound]:
-    """Return lower and upper bound of a measure: the stricter of every scan's and the site's.
+    """Return the bounds of a measure: the stricter of the bounds for all scans and for the site.
 
     Parameters
     ----------

@@ -205,7 +205,7 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
 def _mask(
     voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return the brain mask and its origin: a given file, zeros outside a brain, or deepbet."""
+    """Return the brain mask and its origin: a mask file, zeros outside a brain, or deepbet."""
     if mask_path:
         mask, mask_affine = _canonical(mask_path)
         if mask.shape != voxels.shape:

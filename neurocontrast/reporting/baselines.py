@@ -25,7 +25,8 @@ from neurocontrast.reporting.wording import (
 _OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
 """Verdicts about the embedding, the least favourable first."""
 NETWORK = "the network"
-"""`MeasuredBaseline.lacks` of linear components alone, which the embedding has beside a network."""
+"""Value of `MeasuredBaseline.lacks` for the baseline of an embedding's linear components alone,
+without the features of the network."""
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
 """Name of a linear probe → its shorter title in sentences."""
@@ -45,7 +46,7 @@ _VERDICTS_ON_GAINS: dict[Verdict, str] = {
 
 @dataclass(frozen=True)
 class MeasuredBaseline:
-    """A model that the embedding is tested against, with its figures.
+    """A model that the embedding is tested against: names, metrics, and differences in metrics.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class MeasuredBaseline:
     plural : str
         Name in a sentence, such as ``12 regional measures``.
     metrics : dict
-        Metric → figures of the model.
+        Metric → the model's values of the metric, pooled and over folds.
     increment : dict
         Metric → the embedding's value minus the model's.
     by : str
@@ -67,9 +68,10 @@ class MeasuredBaseline:
     lacks : str
         Part of the embedding that the model does without; empty for a model without encoder.
     beside : str
-        Key of the model whose features have the embedding beside them; empty for other models.
+        Key of the model whose features this model joins with the embedding; empty for a model
+        that joins none.
     gain : dict
-        Metric → the model's value minus that of the model without the embedding beside.
+        Metric → the model's value minus the value of the model `beside`, without the embedding.
     """
 
     key: str
@@ -92,7 +94,7 @@ class MeasuredBaseline:
 
     @property
     def without(self) -> str:
-        """Words behind the name, " without an encoder"; empty for one that has the embedding."""
+        """Words after the name: " without an encoder"; empty for a model that has the embedding."""
         if self.beside:
             return ""
         return f" without {self.lacks or 'an encoder'}"
@@ -107,7 +109,7 @@ class MeasuredBaseline:
         return point_estimate(self.metrics.get(metric))
 
     def difference(self, metric: str) -> float | None:
-        """Return the metric of the embedding minus that of the baseline."""
+        """Return the metric of the embedding minus the metric of the baseline."""
         return self.increment.get(metric, Increment()).difference
 
     def outcome(self, metric: str) -> Verdict:
@@ -118,7 +120,7 @@ class MeasuredBaseline:
 
 
 def list_baselines(s: Result) -> list[MeasuredBaseline]:
-    """List the models of voxels, of regional measures and further ones that were measured."""
+    """List the measured baselines: voxels, regional measures, and models of section ``rivals``."""
     names = {
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
         "regional": ("regions", f"{len(s.regional_columns)} regional measures"),
@@ -197,7 +199,7 @@ def say_baselines(s: Result, metric: str) -> str:
 
 
 def _is_no_part(models: list[MeasuredBaseline]) -> bool:
-    """Return the sorting key that puts the network's gain over linear components first."""
+    """Return False, which sorts first, for models against which the network's gain is measured."""
     return models[0].lacks != NETWORK
 
 
@@ -237,7 +239,7 @@ def say_weights(s: Result) -> str:
 
 
 def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
-    """Say how the embedding does beside several models: better only if better than every one."""
+    """Say how the embedding compares with several models: better only if better than all models."""
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)
     deciding = by_favour[0]

@@ -64,9 +64,9 @@ def load_evaluations(
 ) -> dict[str, EvaluationFolder]:
     """Read evaluation folders, and return them by the name of their model.
 
-    Predictions are sorted by scan and repeat. An evaluation without a needed column is refused, and
-    one whose target, scans or folds differ from those of the first evaluation: a difference between
-    the two models would mean nothing.
+    Predictions are sorted by scan and repeat. An evaluation that lacks a needed column is refused.
+    An evaluation whose target, scans or folds differ from the first evaluation's is refused too:
+    a difference between the two models would mean nothing.
     """
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -142,8 +142,8 @@ def compare_tables(
     """Return the tables of a comparison by the name of their file.
 
     ``models`` and ``differences`` hold metrics, ``learning_curves`` metrics over the number of
-    training scans, and ``tradeoff`` each model's figures at unseen sites beside how well the site
-    is told from its embedding.
+    training scans, and ``tradeoff`` each model's metric at unseen sites, and how well the site is
+    predicted from the model's embedding.
     """
     compared = {name: compared_evaluation(files) for name, files in evaluations.items()}
     models, differences = compare_models(

@@ -48,7 +48,7 @@ from neurocontrast.reporting.wording import (
 
 _NO_METRIC = "No metric is defined for any model."
 _SEE = re.compile(r"\bSee (?=[“A-Z])")
-"""Words of a warning before the title of a section that only the model's own report has."""
+"""Words of a warning before the title of a section, which a comparison's page does not have."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,10 @@ def say_comparison(files: Comparison) -> str:
 
 
 def say_differences(files: Comparison) -> str:
-    """Say whether each model differs in the headline metric, with figures and estimators."""
+    """Say for each model whether the headline metric differs from the reference model's.
+
+    Each difference has its interval and p-value. Estimators are named if they differ.
+    """
     metric = files.headline
     differences = _differences(files)
     if metric is None or differences.empty:

@@ -33,10 +33,10 @@ _REMEDY = "Run 'neurocontrast explain' again."
 
 @dataclass(frozen=True)
 class ExplainedBlock:
-    """Part of the differences in score that one group of an encoder's features carries.
+    """Share of the differences in predicted score that one group of an encoder's features carries.
 
-    `name` is ``network`` or ``components``. `map_path` is None for an encoder of regional measures,
-    whose ranking has a column of that name.
+    `name` is the group, ``network`` or ``components``. `map_path` is the brain map of the group;
+    None for an encoder of regional measures, whose ranking of measures has a column called `name`.
     """
 
     name: str
@@ -90,7 +90,7 @@ def read_explanation(folder: Path) -> Explanation | None:
 
 
 def _map_of(block: BlockShare, map_path: Path) -> Path | None:
-    """Return the path of a feature group's map, checked; None where a table ranks measures."""
+    """Return the path of a feature group's map, which must exist; None for a table of measures."""
     if map_path.suffix == ".tsv":
         return None
     if block.map is None:

@@ -24,7 +24,7 @@ class Finding:
     measure : callable, optional
         Takes `Inputs` and returns `Measurement`.
     check : callable, optional
-        Takes a plan; raises if its settings ask for what cannot be measured.
+        Takes a plan; raises if the finding cannot be measured with the plan's settings.
     record : type of Part, optional
         Model of the finding's key in ``evaluation.json``.
     methods : str

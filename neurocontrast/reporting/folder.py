@@ -37,9 +37,9 @@ class EvaluationFolder(ResultTables):
     Parameters
     ----------
     folds : DataFrame
-        Sizes and figures of each fold.
+        Sizes and metrics of each fold.
     explanation : Explanation, optional
-        Content of the folder of that name.
+        Content of the folder ``explanation``, which `neurocontrast explain` writes.
     config_text : str, optional
         Configuration as written beside the result.
     findings : tuple of Finding
@@ -58,7 +58,7 @@ class EvaluationFolder(ResultTables):
 
     @cached_property
     def names_of_voice(self) -> Mapping[str, object]:
-        """Further variables of templates about samples other than scans; empty for scans."""
+        """Variables that only templates about samples other than scans use; empty for scans."""
         if self.voice is None:
             return {}
         return self.voice.names(self.folder, self._paths())

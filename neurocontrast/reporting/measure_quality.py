@@ -143,7 +143,7 @@ def render_measures(
 
 
 def _people(quality: MeasureQuality) -> list[Block]:
-    """Return the table of people with a flag, a value outside, a gap or a zero."""
+    """Return the table of people with a flag, an unusual value, a missing value or a zero."""
     people = quality.people
     is_said = (people["flagged"] == "yes") | (people["n_outside"] > 0)
     is_said |= (people["n_missing"] > 0) | (people["n_zero"] > 0)

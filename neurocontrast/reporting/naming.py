@@ -238,7 +238,7 @@ def name_estimator(files: EvaluationFolder, model: str) -> str:
 
 
 def say_overlap(who: str, compared: Sequence[str] | None) -> str:
-    """Say by which means pretraining was searched for tested people, of whom none was found."""
+    """Say that no tested person was in the pretraining cohort, and how people were compared."""
     if "contents" in (compared or ()):
         return (
             f"{who} had been in the pretraining cohort, by identifiers and by the content of what "

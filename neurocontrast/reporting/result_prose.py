@@ -61,7 +61,7 @@ class ScanResult:
 
     @property
     def metric(self) -> Metric:
-        """Figures of the metric; empty where the metric was not computed."""
+        """Values of the metric, pooled and over folds; empty if the metric was not computed."""
         return self.files.metrics.get(self.key or "") or Metric()
 
     @property
@@ -89,7 +89,7 @@ class ScanResult:
 
     @cached_property
     def baselines(self) -> list[MeasuredBaseline]:
-        """Models that the embedding is tested against, covariates apart."""
+        """Models that the embedding is tested against, except the baseline of covariates."""
         return list_baselines(self.files.summary)
 
     def data(self) -> str:

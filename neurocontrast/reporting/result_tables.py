@@ -52,7 +52,7 @@ _TEXT = _LABELS | frozenset(
 )
 """Columns that hold text, not numbers, in every table of an evaluation."""
 _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
-"""Tables whose further columns may hold text or numbers."""
+"""Tables in which a column that is not required may hold text instead of numbers."""
 
 
 def words_of(run: RunDescription) -> Words:
@@ -99,9 +99,9 @@ class ResultTables(Results):
     folder : Path
         Evaluation folder, which holds the tables.
     summary : Result
-        Figures of every model.
+        Record with the metrics of every model.
     predictions, sites : DataFrame
-        Predictions of the tested samples, and the figures of each site; empty if absent.
+        Predictions of the tested samples, and the metrics at each site; empty if absent.
     show_ids : bool
         Whether identifiers may appear in the report.
     prefix : str
@@ -171,12 +171,12 @@ class ResultTables(Results):
 
     @property
     def negative(self) -> str:
-        """Name of the other class of a binary target."""
+        """Name of the negative class of a binary target."""
         return next((name for name in self.classes if name != self.positive), "")
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Figures of the embedding by metric."""
+        """Metric → the value that the embedding reaches, pooled and over folds."""
         return self.summary.metrics
 
     @property

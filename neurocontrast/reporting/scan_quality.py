@@ -35,7 +35,7 @@ from neurocontrast.reporting.wording import SCANS, capitalise
 N_SHOWN = 500
 """Most scans of the gallery: with more, the page takes long to open."""
 RATINGS = ("pass", "doubt", "fail")
-"""Ratings that the page offers; the column ``qc_rating`` may hold further ones."""
+"""Ratings that the page offers; the column ``qc_rating`` may hold other ratings, too."""
 
 
 def render_quality(

@@ -191,7 +191,7 @@ _MAX_GROUPS = 12
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour and marker; the index of `rows` is the row of the plot of each point."""
+    """Points of one colour and marker; the index of `rows` is each point's row in the plot."""
 
     rows: pd.DataFrame
     label: str | None = None
@@ -208,7 +208,7 @@ class Series:
 
     @property
     def ends(self) -> tuple[pd.Series, pd.Series]:
-        """Low and high ends of the intervals; NaN for points without interval and for ticks."""
+        """Low and high ends of the intervals; NaN for points without interval or drawn as ticks."""
         names = (
             ("low", "high")
             if self.value == "value"
@@ -298,7 +298,7 @@ def _bound(
     marked: list[float],
     limits: tuple[float | None, float | None],
 ) -> None:
-    """Limit the axis to the metric's range, and cut intervals so wide that others were squeezed."""
+    """Limit the axis to the metric's range, and cut very wide intervals, which squeeze others."""
     values = np.concatenate([marked, *(one.values for one in series)])
     widths = pd.concat([one.ends[1] - one.ends[0] for one in series]).dropna()
     values = values[np.isfinite(values)]

@@ -22,14 +22,14 @@ class Voice:
     words: Words
     """Nouns for a sample; the templates of the kind are found under ``words.kind``."""
     templates: jinja2.BaseLoader
-    """Templates that replace those of the same name for scans.
+    """Templates, which replace the templates for scans that have the same names.
 
     Four are needed: ``result_data.j2``, ``result_sentence.j2``, ``result_plain.j2`` and
     ``result_reviewer.j2``.
     """
     names: Callable[[Path, Sequence[str]], Mapping[str, object]]
-    """Function of an evaluation's folder and some paths of its samples that returns further
-    variables of the templates."""
+    """Function that returns variables for the templates in addition to the usual ones; called with
+    the evaluation's folder and the paths of some samples."""
 
 
 VOICES: Registry[Voice] = Registry()

@@ -35,7 +35,7 @@ PATH_WITHIN = "path within"
 
 
 def attributes_of(value: object) -> dict[str, object] | None:
-    """Return an object's attributes by name, ``__slots__`` included; None if there are none."""
+    """Return an object's attributes by name, also ``__slots__``; None if the object has none."""
     slots = [
         name
         for base in type(value).__mro__

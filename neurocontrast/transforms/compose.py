@@ -56,7 +56,7 @@ _LAST: dict[str, Callable[..., RandVolumed]] = {
     "cutout": RandCutoutd,
     "crop": RandResizedCropd,
 }
-"""Operation → transform of the volume as it is, after those of the signal."""
+"""Operation → transform of the volume; applied after the transforms of the brain's signal."""
 
 
 def brain_transforms(
@@ -66,9 +66,9 @@ def brain_transforms(
 
     An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (C, D, H, W), …}``: float32, axes
     to the right, to the front and upwards, with the affine of the new grid. A tuple of
-    ``n_channels`` paths becomes one image with a channel for each path. All other keys stay as they
-    are. For an unusable scan, calling the result raises a RuntimeError of `Compose` whose cause is
-    a DataError.
+    ``n_channels`` paths becomes one image with a channel for each path. All other keys are
+    unchanged. For an unusable scan, calling the result raises a RuntimeError of `Compose` whose
+    cause is a DataError.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class _Comparison:
 
 
 def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
-    """Compare sform and qform of a NIfTI header; unless both have a code, nothing can differ.
+    """Compare sform and qform of a NIfTI header; no difference unless both have a code above 0.
 
     Nibabel reads the sform if its code is above 0, else the qform.
 

@@ -21,7 +21,7 @@ TRANSFORM_VERSION = 1
 of older versions are not used."""
 
 SPACING_LIMITS_MM = (0.1, 20.0)
-"""Smallest and largest plausible voxel size in mm; a header with another counts as damaged."""
+"""Smallest and largest plausible voxel size in mm; a header beyond the limits counts as damaged."""
 SAME_SPACING = 1e-3
 """Relative difference below which two voxel sizes count as equal."""
 N_VOXELS_MIN = 8
@@ -148,7 +148,7 @@ class Preprocessing(ScanSettings):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object], where: str) -> Preprocessing:
-        """Return settings from a mapping; a DataError refuses wrong ones, and names the source."""
+        """Return settings from a mapping; a DataError refuses wrong settings, naming the source."""
         try:
             return settings_from(cls, settings, source=where)
         except ConfigError as error:

@@ -61,7 +61,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return 0
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return arguments of `change` beyond the ranges, from uniform numbers (b, `n_further`)."""
+        """Return arguments of `change` without a range in `limits`, from numbers (b, n_further)."""
         return {}
 
     def change(self, x_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:
@@ -77,12 +77,12 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
     ) -> Tensor:
         """Return the changed brain masks, used between `ToSignald` and `FromSignald`.
 
-        By default masks stay as they are.
+        By default masks are unchanged.
         """
         return brain_BCDHW
 
     def n_numbers(self, n_channels: int) -> int:
-        """Count a volume's random numbers: to change or not, one for each range, further ones."""
+        """Count a volume's random numbers: one for whether to change, and the operation's."""
         return 1 + len(self.limits()) + self.n_further(n_channels)
 
     def drawn(self, uniforms: Array, n_channels: int) -> Drawn:
@@ -136,7 +136,7 @@ class RandSignald(RandVolumed):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, /, *_: Any, **numbers: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return changed signals and brain masks; by default masks stay as they are.
+        """Return changed signals and brain masks; by default masks are unchanged.
 
         Both arguments may be overwritten.
         """

@@ -59,10 +59,10 @@ class Weights(os.PathLike[str]):
     name : str
         Name of the weights.
     path : Path
-        Folder with ``encoder.json`` and ``encoder.safetensors``, or of a run of members, the card,
-        and a folder for each probe.
+        Folder of the weights: ``encoder.json`` and ``encoder.safetensors``, or a run of several
+        encoders (members); the card; and a folder for each probe.
     origin : str
-        Distribution that brings them, with its version.
+        Distribution that brings the weights, with its version.
     """
 
     name: str

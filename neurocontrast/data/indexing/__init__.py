@@ -107,7 +107,7 @@ def _add_sources(
 
 
 def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
-    """Refuse a folder of which no scan is left, with an example of the reasons."""
+    """Refuse a folder whose scans were all left out, with an example of the reasons."""
     if not table.empty:
         return
     example, reason = index.left_out[0]

@@ -202,10 +202,12 @@ def _measures_below(
     needed: bool,
     skip: bool,
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
-    """Read the regional measures below a folder; if unreadable but not `needed`, say why.
+    """Read the regional measures below a folder; return the table, and entries for ``left_out``.
+
+    Tables that cannot be read are an error if measures are `needed`, and an entry if not.
 
     Rules that choose between tables are removed from `rules`, and columns that are measures from
-    `keep`. Scans that cannot be read are in `unread` of the table, if it is `needed` or by `skip`.
+    `keep`. With `needed` or `skip`, single scans that cannot be read are in `unread` of the table.
     """
     choice = Choice(
         atlas=rules.pop("atlas", ""),
@@ -230,7 +232,7 @@ def _measures_below(
 
 
 def add_unread(root: Path, index: Index, problems: Problems) -> None:
-    """Add problems for scans with unreadable measures; if there are images, only note them."""
+    """Add a problem for each scan with unreadable measures; in an index of images, only a note."""
     if index.measures is None or not index.measures.unread:
         return
     names = []
@@ -274,7 +276,9 @@ def _scan_of_measures(
 def choose_scans(
     scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
 ) -> list[FoundScan]:
-    """Choose one image a session, or every run, by the user's rules; an open choice is a problem.
+    """Choose one image a session, or every run, by the user's rules.
+
+    A session of which several images are left to choose from is a problem.
 
     Without a rule for the space, an image in MNI space is taken and the native one of the session
     left out.
@@ -317,9 +321,9 @@ def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
 def _with_entities(
     scans: Sequence[FoundScan], entities: Mapping[str, str], index: Index
 ) -> list[FoundScan]:
-    """Return the scans whose names have all given entities; list the others as left out.
+    """Return the scans whose names have all `entities` of ``--choose``; list others as left out.
 
-    A missing entity is ``none``.
+    An entity that a name lacks has the value ``none``.
     """
     candidates = []
     for scan in scans:

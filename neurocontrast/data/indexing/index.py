@@ -85,7 +85,8 @@ class Index:
     measures_path: Path | None = None
     """Path of the written table of regional measures; None without measures."""
     measures: MeasuresTable | None = None
-    """Regional measures of the table's scans and of others; None without tables of measures."""
+    """Regional measures of all scans in tables of measures, also of scans that `table` lacks; None
+    without tables of measures."""
 
     def __str__(self) -> str:
         n_people = self.table["subject_id"].nunique()

@@ -1,4 +1,4 @@
-"""Join scans with tables of people: make rows of the index, and note scans and people without."""
+"""Join scans with tables of people to rows of the index; note people who lack a scan or a row."""
 
 import re
 from collections import Counter, defaultdict
@@ -127,7 +127,7 @@ def _joined(*words: str | None) -> str:
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return the first folder of a scan's path as its site; refuse a folder of one person."""
+    """Return the first folder of a scan's path as the site; refuse a folder of a single person."""
     if not scan.path:
         raise ConfigError(
             "site_from: 'folder' is of images, and tables of measures have none; give a column."
@@ -150,8 +150,8 @@ def compare_with_tables(
 ) -> None:
     """Compare scans with tables of people: add problems for scans without a row.
 
-    Notes name the tables that know a person in other sessions alone, and people without a scan;
-    `with_scan` are the people with one.
+    Notes name tables in which a scan's person has rows for other sessions only. People in tables
+    who are not among `with_scan`, the people with a scan, are listed as left out.
     """
     _note_averages(scans, index)
     if not any(of_scan.tables for of_scan in facts):
@@ -187,7 +187,7 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add a problem for scans without a row, or with a session that differs only in zeros."""
+    """Add a problem for scans without a row, or whose session differs in leading zeros only."""
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:
             there_is = "there are measures"
@@ -206,7 +206,7 @@ def _check_rows(
 def _note_other_sessions(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, index: Index
 ) -> None:
-    """Note tables whose rows of a scan's person are only for other sessions."""
+    """Add a note on each table that has rows of a scan's person, but for other sessions only."""
     names: dict[str, list[str]] = defaultdict(list)
     for scan, of_scan in zip(scans, facts, strict=True):
         for table in people.general(scan.dataset):
@@ -223,7 +223,7 @@ def _note_other_sessions(
 
 
 def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
-    """Note people with a scan without session, perhaps an average, among scans of sessions."""
+    """Note people who have scans of sessions and a scan without session, perhaps their average."""
     sessions: dict[str, set[str]] = defaultdict(set)
     for scan in scans:
         sessions[scan.person].add(scan.session)

@@ -25,13 +25,13 @@ _OF_FMRIPREP = {
     "wm": "label-WM_probseg",
     "csf": "label-CSF_probseg",
 }
-"""Role of fMRIPrep's further images of a scan → end of the file name."""
+"""Column for the mask or a tissue map of fMRIPrep → end of the file name."""
 _CAPS = r"(?:.*/)?sub-[^/]+/ses-[^/]+"
 _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 
 def bids(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the raw T1-weighted images of a BIDS data set, or of several next to each other."""
+    """Yield the raw T1-weighted images of a BIDS data set, or of several sets in one folder."""
     described = {}
     for folder, names in tree.folders.items():
         described[folder] = [name for name in names if name.endswith("T1w.json")]

@@ -220,7 +220,8 @@ class FoundScan:
     sidecars: tuple[str, ...] = ()
     """JSON files with the scanner's settings for the image, the most general first."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Cells of the table that files of the layout state, such as ``tiv`` (mL) and ``site``."""
+    """Column of the index, such as ``tiv`` (mL) or ``site`` → cell, where files of the layout
+    state the value."""
 
     def __post_init__(self) -> None:
         if self.path and not self.subject:

@@ -70,7 +70,10 @@ def choose_atlases(atlases: set[str], atlas: str, notes: list[str], path: Path) 
 def _note_segmentations(
     chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
 ) -> None:
-    """Note segmentations that are not read, but for ``wmparc``, which has other structures."""
+    """Note the segmentations that are not read in place of the chosen ones.
+
+    ``wmparc`` is not noted: white matter is no alternative to the chosen structures.
+    """
     alternatives = [name for name in left if not name.startswith(_OF_WHITE_MATTER)]
     if alternatives:
         notes.append(

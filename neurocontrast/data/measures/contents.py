@@ -31,10 +31,11 @@ _N_CHARACTERS = 16
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """Return digests of each row of measures, separated by spaces; "" for too few measures.
 
-    Every digest is of some of the columns: any one digest recognises a person, even if single
+    Every digest covers some of the columns: any one digest recognises a person, even if single
     values of other columns were rounded to fewer digits, or are missing.
-    Digests of three digits are of neighbours in the alphabet, mostly of one kind: thicknesses
-    recognise a person whose volumes are missing or whole numbers.
+    Digests of values with three digits cover columns that are neighbours in alphabetical order,
+    mostly of one kind of measure: thicknesses recognise a person whose volumes are missing or whole
+    numbers.
 
     Parameters
     ----------
@@ -100,6 +101,6 @@ def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to nine digits, so that factors between units decide no later rounding."""
+    """Round numbers to nine digits, so that a conversion of units changes no later rounding."""
     scale = _scale_of(values, _N_EXACT)
     return np.round(values * scale) / scale

@@ -184,7 +184,7 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each measure, most outliers first: counts, and the site furthest off."""
+    """Return a row for each measure, most outliers first: counts, and the most unusual site."""
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
     table = pd.DataFrame(index=names)

@@ -45,8 +45,8 @@ def files_of_measures(
 ) -> dict[tuple[str, str], list[Path]]:
     """Return the files of a folder that hold regional measures, by format and atlas.
 
-    A link to another such file is left out, and so are streams of FreeSurfer other than `stream`;
-    `notes` gets a line on each, and one on tables whose content is not on this disk.
+    Links to a file that is listed too are left out, and so are streams of FreeSurfer other than
+    `stream`. `notes` gets lines on files left out, and on tables whose content is not on this disk.
     """
     if notes is None:
         notes = []
@@ -189,7 +189,7 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
 
 
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
-    """Keep the rows of one longitudinal stream, and note others, if a table has several."""
+    """Keep the rows of one longitudinal stream of a table; note the streams that are left out."""
     names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
     streams = streams_of(names)
     if set(streams) <= {"cross"}:

@@ -95,9 +95,9 @@ def _software_of_stats(text: str) -> str:
 
 
 def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
-    """Parse a statistics file: measure → region → cell.
+    """Parse a statistics file to a mapping: measure → region → cell.
 
-    Cells of the whole brain are volumes, or measures of the whole cortex.
+    Besides regions, the mapping has volumes of the whole brain and measures of the whole cortex.
     """
     measures: dict[str, dict[str, str]] = defaultdict(dict)
     columns: list[str] = []

@@ -47,11 +47,13 @@ class InspectedMeasures:
     Parameters
     ----------
     people : Cohort
-        People without their measures; the scans of a table of measures without people.
+        People, without their measures; if there is no table of people, the scans in the table of
+        measures.
     lines : sequence of int
-        Line of each row in the table of people; empty without such a table.
+        Line of each row in the table of people; empty if there is no table of people.
     problems : Problems
-        Reasons why `pretrain` would refuse the tables, and copies.
+        Reasons why `pretrain` would refuse the tables, and scans with the measures of another
+        scan.
     table : MeasuresTable
         Measures as their tables list them.
     values : DataFrame

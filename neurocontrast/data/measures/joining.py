@@ -252,7 +252,7 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 
 
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return row → reason; for a scan with unreadable measures, the reason is the damage."""
+    """Return `reasons` by row, replaced by the files' damage for scans with unreadable measures."""
     assert cohort.measures is not None
     damage = {}
     for (participant, session), texts in cohort.measures.unread.items():
@@ -330,7 +330,7 @@ def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
 
 
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
-    """Find the measures of given scans, one row a scan, in the order of the scans.
+    """Find the measures of scans by participant and session, one row a scan, in the scans' order.
 
     A ``sub-`` before a name does not matter. A row without session is joined with a scan of any
     session if the participant has one row and one scan.

@@ -18,8 +18,8 @@ from neurocontrast.provenance import subject_label
 _OF_DATA_SET = re.compile(
     r"sub-[^_]+(?:_(?!T[12]w?$|FLAIR$|MPRAGE$|brain$|anat$)[^_-]+)+", re.IGNORECASE
 )
-"""Pattern of a participant with a data set in the name, as ``sub-paris_01``, but no image
-suffix.
+"""Pattern of a participant's name that begins with a data set, as ``sub-paris_01``; a name that
+ends in an image's suffix, as ``sub-01_T1w``, does not fit.
 """
 
 
@@ -36,7 +36,7 @@ def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 
 
 def index_of(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
-    """Return participant and session of each row; wrong or repeated ones become problems."""
+    """Return participant and session of each row; wrong or repeated rows become problems."""
     people = []
     sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):

@@ -141,7 +141,7 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Fill the empty cells of a table from another, whose further scans and measures are added.
+    """Fill a table's empty cells from a second table, and add its new scans and measures.
 
     `DataFrame.combine_first` does the same, and goes through hundreds of columns one by one.
     """
@@ -173,8 +173,8 @@ def numbers_of(
 ) -> npt.NDArray[np.float64]:
     """Convert a table's measures to numbers, one row a scan; unreadable cells become problems.
 
-    Cells are read at once: a table has hundreds of columns, and pandas takes a millisecond for
-    each alone.
+    All columns are converted in one call: a table has hundreds of columns, and pandas takes a
+    millisecond for a call.
     """
     columns = list(chosen.values())
     cells = pd.Series(
@@ -228,7 +228,10 @@ def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataF
 
 
 def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
-    """Return the region that a column's name means, or of a column in `keep`; None for others."""
+    """Return the region that a column's name means; None for a name that means no region.
+
+    A column in `keep` is a region of its name, of kind ``other``.
+    """
     region = region_of(column, side=sheet.side, measure=sheet.measure)
     if region is not None and sheet.atlas and region.atlas != "aseg":
         return region._replace(atlas=sheet.atlas)

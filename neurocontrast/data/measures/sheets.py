@@ -178,7 +178,7 @@ def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
 
 
 def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
-    """Return a table of text as a `Sheet`, with identifiers, sessions and subjects set apart."""
+    """Return a table of text as a `Sheet`, with fields for identifiers, sessions and subjects."""
     identifier = identifier_column(list(table.columns), source=source.name, names=_IDENTIFIERS)
     session = first_of(table, SESSIONS)
     cells = {}

@@ -324,7 +324,7 @@ def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
 
 
 def _add_damage(sheet: Sheet, merged: Merged) -> None:
-    """Add the damage of a file as a problem of the file's scan; a table of many scans has none."""
+    """Add a file's damage as a problem, with the scan's name if the file is of a single scan."""
     name = ""
     if len(sheet.identifiers):
         name = next(starmap(scan_name, index_of(sheet, merged, "")))

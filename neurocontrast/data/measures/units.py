@@ -64,7 +64,8 @@ _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
     "other": {},
 }
 _TOLERANCES: Mapping[Kind, float] = {"thickness": 0.3, "volume": 0.5, "area": 0.5, "other": 0.0}
-"""Tolerance around the factor of another unit, as a decimal logarithm; people differ by less."""
+"""Kind of measure → tolerance around the factor of another unit, as a decimal logarithm; people who
+are measured in one unit differ by less."""
 _N_COLUMNS = 3
 """Smallest number of a person's columns in another unit to refuse the person; a failed
 segmentation makes fewer odd.
@@ -227,7 +228,7 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return units to test for a kind of measure; either unit may be the one of most rows."""
+    """Return the units to test for a kind of measure; most rows may be in the wrong unit."""
     factors = _FACTORS_OF_UNITS[kind]
     exponents = set(map(round, map(math.log10, factors)))
     units = []
@@ -275,7 +276,7 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each person whether many columns are in another unit, or both if there are two."""
+    """Tell for each person whether many columns, or all of at least two, are in another unit."""
     n_off = is_off.sum(axis=1)
     n_known = is_known.sum(axis=1)
     are_many = n_off >= np.maximum(_N_COLUMNS, _SHARE_OF_COLUMNS * n_known)

@@ -56,8 +56,9 @@ def source_of(
 ) -> Source:
     """Return the source of samples that the configuration's section ``data`` describes.
 
-    `transforms`, `augment` and `frame` are transforms and a table from Python. `second` describes
-    the measures of the same scans, for a second encoder, and their views.
+    From Python come `transforms` that preprocess scans, `augment` that makes views, and `frame`, a
+    table in place of ``data.participants``. `second` has the settings of regional measures of the
+    same scans, which a second encoder reads, and of their views.
     """
     if isinstance(data, DataSettings) and second is not None:
         measures = RegionalMeasures(MeasureDataSettings(**dict(second[0])))
@@ -86,8 +87,8 @@ def source_of_run(
 ) -> Source:
     """Return a source of new samples that are preprocessed like a run's training samples.
 
-    `contract` is the run's ``encoder.json``. Settings of ``data`` that were given and contradict
-    the run, which they cannot change, are refused.
+    `contract` is the run's ``encoder.json``. A setting of ``data`` that the user has set is refused
+    if it contradicts the run's preprocessing, which cannot be changed.
     """
     trained = contract.preprocessing.kind
     if trained not in (*_OF_BRAINS, *KINDS.names()):
@@ -160,7 +161,7 @@ def brains_of_run(
 ) -> Brains:
     """Return a source of brains preprocessed like a run's; refuse a run of other samples.
 
-    `what` begins the refusal.
+    `what` is the beginning of the message that refuses other samples.
     """
     kind = KINDS.find(contract.preprocessing.kind)
     if kind is not None:

@@ -34,7 +34,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 _FRAME = Path("X")
-"""Name of the source of a cohort made from a DataFrame of measures alone."""
+"""Source of a cohort that was made from a DataFrame of measures, named as the argument ``X``."""
 _LEFT_OUT = "X: left out "
 """Beginning of a note on columns of a DataFrame that are no regional measures, such as age."""
 
@@ -49,8 +49,8 @@ class RegionalMeasures(Source):
     data: MeasureDataSettings
     contract_: MeasuresContract | None = None
     max_missing_of_run: float | None = None
-    """Share of missing measures that the run allowed, if `data` allows another share; None if
-    not.
+    """Share of missing measures that the run allowed, if the user has set a different share in
+    ``data.max_missing``; None if not set, or set to the same share.
     """
     learned: npt.NDArray[np.float32] | None = None
     """Standardised measures of the training people, of shape (people, 1, measures); None before
@@ -136,7 +136,10 @@ class RegionalMeasures(Source):
         return replace(cohort, measures=table, warnings=(*cohort.warnings, *warnings))
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return everybody in a table or folder of measures; None if `data` names another table."""
+        """Return everybody in `scans`, if `scans` is a table or folder of measures; None if not.
+
+        None, too, if ``data.measures`` names the tables: then `scans` is a table of people.
+        """
         _check_no_images(images_root)
         if self.data.measures is not None or not are_measures(scans):
             return None
@@ -182,11 +185,11 @@ class RegionalMeasures(Source):
         return with_damage(cohort, self.known.lacking(cohort.measures.values))
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason, for people who lack too many measures for a new run."""
+        """Return row → reason, for people who lack more measures than a new run would allow."""
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
-        """Return rows as `unlearnable` does, with another share of people for validation."""
+        """Return row → reason as `unlearnable` does, with a validation share of `val_fraction`."""
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):
             rows = np.setdiff1d(np.arange(len(cohort)), list(reasons)).tolist()

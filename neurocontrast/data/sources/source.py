@@ -44,8 +44,8 @@ class Source:
     """
 
     views_revision: ClassVar[int] = 1
-    """Revision of the random numbers for augmented views; resuming a run of another one gives a
-    warning.
+    """Revision of the random numbers for augmented views; resuming a run that was begun with
+    another revision gives a warning.
     """
     content_words: ClassVar[Mapping[str, str]] = {}
     """Key of `files` → word for the files' contents in messages, if not the key itself."""
@@ -73,7 +73,7 @@ class Source:
 
     @property
     def halves(self) -> tuple[Any, ...]:
-        """Sources of the samples for each encoder: this one, or the two of `PairedBrains`."""
+        """Sources of samples, one for each encoder: this source, or the two of `PairedBrains`."""
         return (self,)
 
     @property
@@ -102,7 +102,10 @@ class Source:
         return check_kind(cohort, self.data.kind)
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return all samples of a folder or table without a table of people, or None."""
+        """Return all samples in `scans` for a kind of samples that needs no table of people.
+
+        None, the default, if a table of people must list the samples.
+        """
         del scans, images_root
         return None
 
@@ -114,8 +117,8 @@ class Source:
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing on which a network's input size depends.
 
-        Preprocessing that is learned is learned from the rows of training. Without a cohort, a
-        source that must learn refuses.
+        Preprocessing that must be learned, such as a standardisation, is learned from the training
+        `rows` of the cohort, and is refused without a cohort.
         """
         del cohort, rows
         return self
@@ -174,7 +177,7 @@ class Source:
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's preprocessing, as the run describes in `samples`."""
+        """Return the source with a run's preprocessing; `samples` is the run's record."""
         raise NotImplementedError
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
@@ -258,7 +261,7 @@ class Source:
 
 
 def _record_of(augment: Transform) -> Any:
-    """Return the description of transforms, or their classes where one has no description."""
+    """Return the description of transforms, or only their classes if one cannot be described."""
     try:
         return describe(augment)
     except DataError:  # of a lambda, for instance
@@ -267,7 +270,11 @@ def _record_of(augment: Transform) -> Any:
 
 
 def _is_augment_of(stored: Any, current: Any) -> bool:
-    """Tell whether transforms of views are a run's own; warn if the run's record cannot tell."""
+    """Tell whether view transforms from Python are the ones that a run was trained with.
+
+    `stored` is the run's record of its transforms, and `current` the description of the transforms
+    that the user now passes. If the record has too little to tell, a warning says so.
+    """
     same = is_same(stored, current)
     if same is None or (same and current and set(map(type, current)) == {str}):
         warn_caller(

@@ -46,7 +46,7 @@ class BrainVolumes(Source):
 
     data: DataSettings
     python_transforms: Compose | None = None
-    """Preprocessing from Python, for ``data.transforms: python``; None for the package's own."""
+    """Preprocessing from Python, for ``data.transforms: python``; None to preprocess by `data`."""
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
     columns: tuple[str, ...] | None = None
@@ -138,7 +138,7 @@ class BrainVolumes(Source):
         return described
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's preprocessing, the package's or the user's own."""
+        """Return the source with a run's preprocessing: settings, or transforms from Python."""
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
         if "image_shape" in preprocessing:
@@ -218,7 +218,7 @@ class BrainVolumes(Source):
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return digests of the voxels of each scan's files, from the cache if there."""
+        """Return digests of the voxels of each scan's files, from the cache if kept there."""
         scans = self._with_channels(cohort).scans
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 
@@ -239,7 +239,7 @@ class BrainVolumes(Source):
 
 
 def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
-    """Return the first scan with readable headers; the first of all if there is none."""
+    """Return the first scan with readable headers, or else the first of all scans."""
     for scan in scans:
         with contextlib.suppress(DataError):
             for path in files_of(scan):

@@ -119,7 +119,7 @@ def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
 
 
 def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
-    """Return slices of the map of the network alone, or of the components alone."""
+    """Return slices of the map of one group of features: of the network, or of the components."""
     assert block.map_path is not None
     try:
         image = read_map(block.map_path)

@@ -59,7 +59,7 @@ def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
 
 
 def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
-    """List the OpenBHB score and its two factors, of the embedding and without the scan."""
+    """List the OpenBHB score and its two factors, each beside the value reached without scans."""
     facts = []
     if openbhb.score is not None:
         score = estimate_text(openbhb.score, openbhb.interval)

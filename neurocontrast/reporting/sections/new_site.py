@@ -187,7 +187,7 @@ def _shown(estimate: Estimate | None) -> str:
 
 
 def _grown(files: EvaluationFolder, key: str, home: str) -> str:
-    """Continue a sentence about an error at unseen sites by its ratio to that at known sites."""
+    """Continue a sentence about an error at unseen sites: its ratio to the error at known sites."""
     at_home = f"{home or 'that'} at sites that it knows"
     ratio = _ratio(files, key)
     if ratio is None or ratio.value is None:

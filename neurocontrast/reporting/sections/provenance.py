@@ -45,7 +45,7 @@ _SKIPPED = (
     "observed",
     "command",
 )
-"""Keys that are left out: lists of people, a packed mask, and figures of other sections."""
+"""Keys that are left out: lists of people, a packed mask, and numbers that other sections show."""
 
 
 def show_provenance(files: EvaluationFolder) -> Section:

@@ -32,7 +32,7 @@ def show_sites(files: EvaluationFolder) -> Section | None:
 def site_blocks(files: ResultTables) -> list[Block]:
     """Return forest plots of two metrics by site, and the table of sites, the largest first.
 
-    Empty for fewer than two sites, whose figures are those of all scans.
+    Empty for a single site, whose metrics are the metrics of all scans, and for none.
     """
     if len(files.sites) < 2:
         return []
@@ -101,8 +101,9 @@ def table_parts(
 ) -> Table:
     """Return the table of metrics of each part of the cohort, such as a site, with intervals.
 
-    `column` holds the names of the parts, `where` ends "Metrics …" in the caption, the scans of
-    `classes` are counted, and `file` is the table on disk that has all metrics.
+    `column` holds the names of the parts, `where` ends "Metrics …" in the caption, `classes` are
+    the classes whose scans are counted in a column, and `file` is the table on disk that has all
+    metrics.
     """
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
     columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]

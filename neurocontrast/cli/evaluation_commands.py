@@ -431,7 +431,7 @@ def _lines_of_models(new_site: NewSite) -> Iterator[str]:
 
 
 def _figure(value: float | None, interval: Sequence[float | None] | None) -> str:
-    """Return a figure with its interval, as ``0.71 [0.62, 0.8]``; an undefined one says so."""
+    """Format a metric with its interval, as ``0.71 [0.62, 0.8]``; NaN is "not defined"."""
     if value is None or value != value:
         return "not defined"
     low, high = interval or (None, None)

@@ -23,7 +23,7 @@ _SECTIONS = {
     "explain": "explanation",
     "embed": "embedding",
 }
-"""Command → section of the configuration whose keys the command's messages name alone."""
+"""Command → configuration section whose keys messages name without the section."""
 _NAMED = re.compile(
     r"""
     # A line about a parameter: 'out: …', 'n_folds must …', 'choose.0: …'. A configuration of flags
@@ -78,7 +78,10 @@ class Flags:
         return _NAMED.sub(self._in_flags, message)
 
     def _in_flags(self, match: re.Match[str]) -> str:
-        """Return a parameter of a message as a flag with its value; other words stay as written."""
+        """Rewrite a Python parameter that an error message names as a flag with its value.
+
+        A match that is no parameter of the command is returned unchanged.
+        """
         name = match["subject"] or match["parameter"]
         flag = self.by_parameter.get(name, "")
         if flag and flag in match.string:
@@ -98,7 +101,7 @@ class Flags:
         return typed
 
     def _is_key(self, name: str) -> bool:
-        """Tell whether a name is a key of the command's section that no parameter sets."""
+        """Tell whether a name is a key of the command's section that no option sets."""
         if not self.section or name in self.by_parameter:
             return False
         from neurocontrast.config import Config

@@ -104,7 +104,7 @@ def pretrain(
 
 
 def _following(run: Path) -> tuple[str | Path, ...]:
-    """Return the words of the command that embeds scans by a run."""
+    """Return the words of the suggested next command: embed scans by a new run or weights."""
     return ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
 
 

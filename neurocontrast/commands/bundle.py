@@ -216,7 +216,7 @@ class _Samples:
     """Channels, shape and table columns of an encoder's scans, for the templates of a bundle."""
 
     channels: tuple[str, ...]
-    """Channels of a scan, or regional measures."""
+    """Names of the channels of a scan, or names of the regional measures."""
     shape: tuple[int, ...]
     columns: tuple[str, ...] = ()
     """Table columns with the image files of a scan; empty for regional measures."""

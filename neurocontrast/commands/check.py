@@ -65,7 +65,7 @@ class CheckReport:
     measures: MeasuresFacts | None = None
     """Number, atlas and program of regional measures; None for a table of images."""
     unfound: tuple[Path, ...] = ()
-    """Tables of measures that `pretrain` does not find by itself and must be told."""
+    """Tables of measures that `pretrain` does not find, and whose paths the user must pass."""
 
     @property
     def n_scans(self) -> int:
@@ -248,7 +248,7 @@ class _InspectedSamples:
 
 
 def _readable_rows(inspection: Inspection) -> list[int]:
-    """Return the rows whose image files exist, by position."""
+    """Return the positions of the table's rows whose image files exist."""
     columns = ("path", *inspection.cohort.channels)
     lines = {problem.line for problem in inspection.problems.found if problem.column in columns}
     return [row for row, line in enumerate(inspection.lines) if line not in lines]

@@ -80,7 +80,10 @@ def add_counts(summary: pd.DataFrame, inspected: InspectedMeasures) -> pd.DataFr
 def measures_to_name(
     participants: Path, settings: MeasureDataSettings, good: Path | None
 ) -> tuple[Path, ...]:
-    """Return the tables of measures that `pretrain` must be told to find."""
+    """Return the tables of measures whose paths the user must pass to `pretrain`.
+
+    A table that lies beside the table of people, under its usual name, needs no path.
+    """
     if settings.measures is not None:
         return settings.measures
     if good is None or holds_measures(participants):

@@ -31,7 +31,7 @@ def doctor(config: AnyConfig | None = None) -> Diagnosis:
     Parameters
     ----------
     config : Config, mapping, path of a YAML file, or None
-        Configuration of `pretrain`; the table of ``data.participants`` is read where it is given.
+        Configuration of `pretrain`; the table of ``data.participants`` is read if that key is set.
     """
     settings = with_folder_of_init(as_config({} if config is None else config))
     training = settings.training
@@ -75,7 +75,11 @@ def _shape_without_table(settings: Config, source: Source) -> list[int]:
 
 
 def _plan(settings: Config, source: Source, listed: Cohort) -> Json:
-    """Plan a run on a table as `pretrain` does: shape, numbers of scans and members, a recipe."""
+    """Describe the run that `pretrain` would train on a table.
+
+    State the shape of the encoder's input, the numbers of scans and members, and the recipe
+    recommended for the table.
+    """
     cohort, skipped = leave_out_unlearnable(settings, source, listed, SILENT)
     components = build_components(start_of_member(settings, 0), cohort)
     shape = list(components.source.shape(cohort))

@@ -210,7 +210,10 @@ def _extract(
 
 
 def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
-    """Return the allowed share of missing measures if the user has changed the run's share."""
+    """Return the share of measures that a person may lack, as set by the user.
+
+    The mapping is empty if the user has not changed the share that the run records.
+    """
     for reading in readings:
         source = reading.source
         if isinstance(source, RegionalMeasures) and source.max_missing_of_run is not None:

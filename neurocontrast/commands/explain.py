@@ -164,7 +164,10 @@ def _list_scans(
     evaluated: pd.DataFrame,
     source: Brains,
 ) -> Cohort:
-    """List the scans of a table; without one, of the evaluated table in the folders around."""
+    """List the scans of the table `participants`.
+
+    Without that argument, look for the evaluated table in the folders around the evaluation.
+    """
     if participants is None:
         return find_cohort(evaluation, evaluated, source, images_root)
     return source.read_cohort(participants, images_root=images_root)

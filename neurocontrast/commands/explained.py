@@ -46,7 +46,7 @@ _PEAKS_APART_MM = 20.0
 
 @dataclass(frozen=True)
 class Explained:
-    """Scores of the explained subjects, and the map or ranking of where differences come from."""
+    """Scores of the explained subjects, and the map or ranking that explains score differences."""
 
     scores: list[float]
     method: ExplanationMethod
@@ -84,7 +84,10 @@ def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMetho
 
 
 def settings_for_measures(settings: ExplanationSettings, n_subjects: int) -> ExplanationSettings:
-    """Return settings to explain all subjects, unless a number is set; refuse settings of scans."""
+    """Return the settings for regional measures, where all subjects are explained by default.
+
+    Settings that apply to scans alone, such as the size of patches, are refused.
+    """
     of_scans = sorted(settings.model_fields_set & {"patch_mm", "fill", "smooth_mm"})
     if of_scans:
         raise ConfigError(
@@ -167,7 +170,7 @@ def _explain_scans(
     settings: ExplanationSettings,
     progress: Progress,
 ) -> Explained:
-    """Map where differences come from, on the grid of the scans."""
+    """Map the places of the brain from which differences in the explained score come."""
     shape, grids = _grids_of(looks)
     grid, notes = _common_grid(grids, shape)
     for note in notes:

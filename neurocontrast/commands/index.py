@@ -144,7 +144,7 @@ def index(
 
 @dataclass(frozen=True)
 class _Files:
-    """Files that a call writes, named after the table, so that two tables can share a folder."""
+    """Paths of the files that a call of `index` writes, all named after the table of scans."""
 
     table: Path
     measures: Path
@@ -153,7 +153,7 @@ class _Files:
 
     @classmethod
     def of(cls, table: Path) -> Self:
-        """Name the table of measures, and both records, after the table of scans."""
+        """Name the table of measures, and both tables' JSON files, after the table of scans."""
         measures = measures_of_table(table)
         return cls(table, measures, measures.with_suffix(".json"), record_of_table(table))
 
@@ -286,7 +286,10 @@ def _measures_of(index: Index, target: Path) -> _Measured | None:
 
 
 def _leave_out(index: Index, names: Sequence[str]) -> None:
-    """Record people with measures and without a scan, unless they are left out already."""
+    """Add people with measures and without a scan to the people whom the index leaves out.
+
+    People whom the index leaves out for another reason keep that reason.
+    """
     reason = "a table of measures has a row, and there is no scan"
     left_out = {name.replace(" ses-", " session ") for name, _ in index.left_out}
     for name in names:
@@ -295,5 +298,5 @@ def _leave_out(index: Index, names: Sequence[str]) -> None:
 
 
 def _source_of(path: Path) -> MeasuresSource:
-    """Describe a table of measures that was read by path, size and digest."""
+    """Return path, size and digest of a table of measures, for ``index.json``."""
     return MeasuresSource(path=str(path), n_bytes=path.stat().st_size, digest=digest_of_file(path))

@@ -180,7 +180,7 @@ class _TableToJoin:
     name: str
     embeddings: Embeddings
     tidy: pd.DataFrame
-    """Metadata of the scans, whose cells are read as in an evaluation."""
+    """Metadata of the scans: identifiers, age, sex and site in the form that `evaluate` uses."""
     rows: npt.NDArray[np.intp]
 
     @property
@@ -245,7 +245,11 @@ def _source_of(names: Sequence[str]) -> str:
 
 
 def _refuse_absent(rows: pd.DataFrame) -> None:
-    """Refuse scans that are not in every table: the row of a scan (index) in a table (column)."""
+    """Refuse scans that are not in every table that is to be joined.
+
+    `rows` has one row a scan and one column a table; its cells are the scan's row number in that
+    table, missing where the table lacks the scan.
+    """
     problems = Problems(_source_of(list(rows.columns)))
     absent = rows.isna()[rows.isna().any(axis=1)]
     scans = row_names(absent.index.to_frame(), range(len(absent)))

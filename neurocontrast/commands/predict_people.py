@@ -346,7 +346,10 @@ def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | Non
 
 
 def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
-    """Warn of people on whom weights were trained, or of weights that record no such people."""
+    """Return warnings of predicted people on whom the weights were trained.
+
+    Weights that do not record their training people have a warning too.
+    """
     doubts = []
     n_known = int(predicted.trained_on().sum())
     if n_known:

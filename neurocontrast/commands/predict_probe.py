@@ -109,7 +109,10 @@ def _check_request(request: Request) -> Path:
 def _describe_outside(
     fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame
 ) -> OutsideRecord | None:
-    """Count the scans outside of the distribution of the training; None for a probe without one."""
+    """Count the scans whose features lie far from the training features of the probe.
+
+    None is returned for a probe that does not store the distribution of its training features.
+    """
     if fitted.distribution is None:
         return None
     counts, notices = count_outside(
@@ -156,7 +159,7 @@ def _read_features(
     people: AnyEmbeddings,
     config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], PredictionsOrigin, list[str]]:
-    """Read an embeddings table: rows, features, origin, and warnings for the user."""
+    """Read an embeddings table; return metadata, features, origin, and warnings for the user."""
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
             f"embeddings: '{people}' are scans or measures. Say which run embeds them: run=RUN."

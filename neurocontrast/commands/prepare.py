@@ -177,12 +177,12 @@ class _Prepared:
     """Scans of a cohort that could be prepared, with the measures of each scan."""
 
     table: pd.DataFrame
-    """Rows of the cohort's table."""
+    """Rows of the cohort's table that belong to the prepared scans."""
     stems: Sequence[str]
     options: PrepareOptions
     measures: Sequence[ScanMeasures]
     rows: Sequence[int]
-    """Numbers of the rows in the cohort."""
+    """Number of each prepared scan's row in the table of the whole cohort."""
 
     @classmethod
     def of(

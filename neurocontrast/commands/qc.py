@@ -53,7 +53,7 @@ class Quality:
     recipe: tuple[str, ...] = ("small",)
     """Recipe for a first run on this table, as the command line takes it after ``--config``."""
     kind: Literal["volumes", "measures"] = "volumes"
-    """Scans, or regional measures."""
+    """Kind of the samples that were controlled: scans (volumes), or regional measures."""
 
     @property
     def flagged(self) -> dict[str, str]:
@@ -267,7 +267,7 @@ def _write_record(path: Path, table: pd.DataFrame, *, n_unreadable: int) -> None
 
 
 def _record_of(rule: Rule) -> RuleRecord:
-    """Return the bounds of a rule for ``qc.json``; infinite bounds are left out."""
+    """Describe for ``qc.json`` the rule that flags scans by a measure: its finite bounds."""
     bounds = {}
     if np.isfinite(rule.low):
         bounds["low"] = rule.low

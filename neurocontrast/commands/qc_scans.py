@@ -37,11 +37,11 @@ def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
 
 @dataclass(frozen=True)
 class MeasuredScans:
-    """Files with the measures of the scans of a table, by row."""
+    """Files that hold quality measures of a table's scans, one file a scan, by row number."""
 
     files: dict[int, Path]
     unreadable: dict[int, str]
-    """Reason why a scan cannot be read, by row."""
+    """Row number of each scan that cannot be read → the reason."""
 
 
 def measure_scans(

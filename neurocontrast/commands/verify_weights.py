@@ -159,7 +159,7 @@ def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> ob
 def _compare(
     answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
 ) -> list[tuple[bool, str]]:
-    """Compare features and predictions of the test sample with the recorded values."""
+    """Compare features and predictions of the test sample with the values of ``answer.json``."""
     stated = answer.content
     columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
     of_networks = []
@@ -188,7 +188,7 @@ def _compare(
 
 
 def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
-    """Return the columns of scans that the networks of a run read, each column once."""
+    """Return the image columns of a table of scans that the networks of a run read, each once."""
     columns = list[str]()
     for source in sources:
         if isinstance(source, BrainVolumes):
@@ -199,7 +199,10 @@ def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
 def _scan_of(
     source: Brains, columns: Sequence[str], files: Sequence[str | os.PathLike[str]]
 ) -> str | tuple[str, ...]:
-    """Return the files of a scan that a network reads, out of one file for each column."""
+    """Select the files of a scan that a network reads.
+
+    `columns` are the image columns of all networks of a run, and `files` the file for each column.
+    """
     paths = dict(zip(columns, map(str, files), strict=True))
     scan = tuple(map(paths.__getitem__, columns_of(source.channels)))
     return scan if len(scan) > 1 else scan[0]

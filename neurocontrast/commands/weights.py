@@ -236,7 +236,7 @@ def export_weights(
 
 
 def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progress) -> Path:
-    """Write the weights of all members of a run, and their record, as a folder."""
+    """Write the weights of all members of a run, and ``members.json``, as a folder."""
     if target.suffix in _SUFFIXES:
         n_members = len(read_record(run).seeds)
         raise ConfigError(

@@ -50,7 +50,7 @@ class Written(os.PathLike[str]):
         return f"{type(self).__name__}('{self.location}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Describe the written file or folder in a few lines, read from the disk by subclasses."""
+        """Describe the written file or folder in a few lines; by default, return the name."""
         return self.location.name
 
 

@@ -41,7 +41,10 @@ _PATHS = (
 )
 """Section and key of the paths in a configuration."""
 _KIND = ("data.kind=", *map("data.{}=".format, sorted(OF_MEASURES)))
-"""Overrides by which the kind of data is known, and so the defaults of other keys."""
+"""Beginnings of overrides that decide the kind of data, such as ``data.kind=``.
+
+The defaults of other keys depend on the kind of data, so that these overrides are applied first.
+"""
 
 
 def load_config(
@@ -97,7 +100,7 @@ def load_config(
 
 
 def _is_of_another_key(override: str) -> bool:
-    """Tell whether an override is of a key other than the kind of data, which is set first."""
+    """Tell whether an override leaves the kind of data alone, and can be applied after the kind."""
     return not override.replace(" ", "").startswith(_KIND)
 
 

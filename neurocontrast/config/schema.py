@@ -35,7 +35,10 @@ from neurocontrast.training import FinetuneSettings, TrainingSettings
 from neurocontrast.transforms import AugmentSettings, MeasureAugmentSettings
 
 OBJECTIVE_AS_GIVEN = {"objective": "as given"}
-"""Context of a validation that does not check the section ``objective``, which takes PyTorch."""
+"""Pydantic context with which the section ``objective`` is not validated.
+
+Validation of the section imports the losses, and so PyTorch.
+"""
 
 OF_MEASURES = (
     frozenset(MeasureDataSettings.model_fields)

@@ -54,7 +54,11 @@ _NAMES = {"t1": "what is not background", "gm": "grey matter", "wm": "white matt
 
 
 def phantom_of(source: Brains) -> Any:
-    """Return a reproducible test sample: a phantom, or measures near the training means."""
+    """Return a reproducible test sample for an encoder.
+
+    An encoder of scans gets a phantom, an encoder of regional measures an invented person whose
+    measures lie near the training means.
+    """
     if isinstance(source, RegionalMeasures):
         return _measures_near_means(source.known)
     spacing = getattr(source.transforms, "spacing_mm", None)
@@ -106,7 +110,9 @@ def _channels_of_phantom(shape: tuple[int, ...], n_channels: int) -> list[npt.ND
 def features_of(
     network: Encoder | ContrastiveModel, source: Brains, sample: Any
 ) -> npt.NDArray[np.float32]:
-    """Return the features (n_features,) of one scan, or of a cohort of one scan.
+    """Return an encoder's features (n_features,) of one test sample.
+
+    `sample` is a scan, or a cohort that has one row.
 
     The features are computed on the CPU, since GPUs round convolutions in another way.
     """
@@ -170,7 +176,7 @@ def write_answer(
 
 
 def read_answer(folder: Path) -> KnownAnswer:
-    """Read the known answer of a run or of weights."""
+    """Read ``answer.json``, the known answer of an encoder, from a run or a folder of weights."""
     if not (folder / ANSWER).is_file():
         raise CheckpointError(
             f"{folder}: there is no {ANSWER}. Runs of earlier versions, runs with transforms from "
@@ -249,7 +255,7 @@ def _describe_grid(header: ScanHeader) -> str:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Measure of a scan compared with the range of the training scans."""
+    """Volume or brightness of a scan's channel, compared with the range over training scans."""
 
     sentence: str
     is_like: bool
@@ -278,7 +284,10 @@ def _compare(
 
 
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
-    """Compare measures with the training people's; return sentences on likeness and difference."""
+    """Compare regional measures of people with the measures of the training people.
+
+    Return sentences on likeness, and sentences on difference.
+    """
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})
     z = wide.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)

@@ -19,7 +19,8 @@ def contracts_of(
 ) -> list[EncoderDescription]:
     """Describe each encoder of a run for ``encoder.json``, before weights are written.
 
-    `fitted` are facts about the components of a linear encoder, added to the first description.
+    `fitted` are facts about the components of a linear encoder, which are added to the description
+    of the first encoder.
     """
     common: Json = {
         "objective": _describe_objective(settings, components),

@@ -231,7 +231,7 @@ def choose_for_each(
 ) -> tuple[list[Cohort], list[str]]:
     """Choose the scans to explain, the same for each network; return scans and true labels.
 
-    `listed` are all scans of the table, as the first source reads them.
+    `listed` are all scans of the table of scans, as the source of the first network reads them.
     """
     if len(set(map(type, sources))) > 1:
         raise ConfigError(
@@ -329,7 +329,10 @@ def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -
 def check_encoder(
     probe: FittedProbe, described: EncoderDescription, run: Path, progress: Progress
 ) -> None:
-    """Refuse a run that did not make the evaluated features; warn if no encoder is recorded."""
+    """Refuse a run that did not make the evaluated features.
+
+    Warn if the evaluation's probe does not record the encoder that made the features.
+    """
     n_features = described.n_features or 0
     check_probe_members(probe, described, parameter=f"{run}")
     sha256 = described.weights.sha256 or ""

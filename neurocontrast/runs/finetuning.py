@@ -58,7 +58,7 @@ class TrainedNetwork:
     """``encoder.json`` of the network."""
     source: Brains
     cohort: Cohort
-    """Scans that are trained on or tested, in the order of the plan."""
+    """Scans of all folds, in the order of the evaluation's plan."""
     augment: Any
     """Section ``augment`` of the configuration, which describes the random views for training."""
     seed: int
@@ -66,7 +66,7 @@ class TrainedNetwork:
 
     @cached_property
     def images(self) -> Images:
-        """Samples of the network, in the order of the plan."""
+        """Preprocessed scans or measures that the network reads, in the order of `cohort`."""
         return self.source.images(self.cohort)
 
 

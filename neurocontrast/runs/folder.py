@@ -182,7 +182,7 @@ def _differences_in_training(folder: Path, before: Config, now: Config) -> Itera
 
 
 def continue_run(folder: Path, config: Config, progress: Progress) -> None:
-    """Write a new number of epochs into ``config.yaml`` of a run that becomes longer."""
+    """Write the new number of epochs into ``config.yaml`` of a run continued for more epochs."""
     was = load_config(folder / "config.yaml").training.epochs
     if config.training.epochs != was:
         write_config(folder / "config.yaml", config)
@@ -233,7 +233,7 @@ def write_provenance(folder: Path, content: Mapping[str, object]) -> None:
 
 
 def describe_cohort(cohort: Cohort) -> RunCohort:
-    """Return the record of a cohort: its digest, and ages, sexes and sites of its people."""
+    """Describe a cohort for ``provenance.json``: digest, and ages, sexes and sites of people."""
     people = cohort.table.groupby("subject_id").first()
     described: Json = {}
     if "age" in people and people["age"].notna().any():

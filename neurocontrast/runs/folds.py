@@ -35,7 +35,10 @@ _FINISHED = "finished.json"
 
 
 def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
-    """Fine-tune the networks of all folds, except finished ones; return all predictions."""
+    """Fine-tune the networks in all folds; return the predictions of all folds.
+
+    Networks that an earlier, interrupted call has fine-tuned are read from the folder `work`.
+    """
     plan = folds_plan.plan
     predictions = {}
     folds = _train_folds(folds_plan, work, progress)
@@ -69,7 +72,10 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
 
 
 def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
-    """Train each network in each fold; return ``finished.json`` by fold and network."""
+    """Fine-tune each network in each fold; return the results by fold and network.
+
+    A result is the content of ``finished.json``, which a fine-tuned network leaves in `work`.
+    """
     plan = folds_plan.plan
     folds = []
     n_folds = len(plan.splits)

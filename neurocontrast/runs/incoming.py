@@ -75,7 +75,7 @@ class IncomingScans:
 
     cohort: Cohort
     tidy: pd.DataFrame
-    """Metadata of the scans, whose cells are read as in an evaluation."""
+    """Metadata of the scans: identifiers, age, sex and site in the form that `evaluate` uses."""
     readings: list[Reading[Brains]]
     settings: Config
     info: EmbeddingsInfo

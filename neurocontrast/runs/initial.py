@@ -24,7 +24,10 @@ from neurocontrast.runs.folder import INITIAL, find_provenance
 
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
 _OF_THE_INPUT = ("mean", "std")
-"""Buffers of an encoder that every run measures on its training images, and does not take over."""
+"""Buffers of an encoder that a new run measures on its training images.
+
+They are not taken over from earlier weights.
+"""
 _FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """Keys of the preprocessing of measures whose values every run learns from its training people."""
 _MOST_LINES = 20
@@ -45,10 +48,10 @@ class InitialWeights:
     def keep(
         self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress
     ) -> None:
-        """Write the first weights of a model into the folder of its run.
+        """Write the weights that a new run starts from into the folder of the run.
 
-        Report the origin of the weights; warn if the run preprocesses scans differently from the
-        training of the weights.
+        Report the origin of the weights; warn if the new run preprocesses scans differently from
+        the training of the earlier weights.
         """
         start = self.start
         progress.message(
@@ -71,7 +74,7 @@ class InitialWeights:
 
 
 def _preparation(samples: Samples) -> Json:
-    """Return the settings by which samples are prepared, and their channels."""
+    """Return the preprocessing settings and channels of a run, or of weights, as one mapping."""
     return {**samples.preprocessing.content(), "channels": samples.channels}
 
 
@@ -213,7 +216,8 @@ def _adapted(
 ) -> tuple[dict[str, torch.Tensor], int]:
     """Fit earlier weights to an encoder's channels; return also the earlier number of channels.
 
-    Weights that do not fit are refused, together with the `problems` that were seen before.
+    Weights that do not fit are refused. The message also lists `problems`, the differences that the
+    caller has found before.
     """
     drawn = encoder.state_dict()
     fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}
@@ -244,7 +248,7 @@ def _adapted(
 
 
 def _first_layer(tensors: Mapping[str, torch.Tensor]) -> str:
-    """Return the name of the weights of the first convolution, or of the first linear layer."""
+    """Return the key, in a state dict, of the weights of the first convolution or linear layer."""
     return next(
         name for name, tensor in tensors.items() if name.endswith("weight") and tensor.ndim > 1
     )

@@ -115,7 +115,10 @@ def join_runs(
 
 
 def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuse a folder with other files, and a folder that is, holds or lies in one of the runs."""
+    """Refuse a folder to which a joined run cannot be written.
+
+    Such a folder holds files that are no joined run, or is, holds or lies in a run to be joined.
+    """
     check_output_folder(target, overwrite=overwrite, marker=MEMBERS, what="a joined run")
     if has_members(target) and read_record(target).joined is None:
         raise ConfigError(
@@ -261,7 +264,7 @@ def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
 
 
 def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
-    """Copy the weights of a member and its records; checkpoints stay behind."""
+    """Copy weights, settings and records of a member into a joined run, but no checkpoints."""
     copy_encoder(member, contract, target)
     for name in _KEPT:
         if (member / name).is_file():
@@ -272,7 +275,7 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
-    """Return ``provenance.json``: the people of all runs together, and their cohorts."""
+    """Return ``provenance.json`` of a joined run: cohorts and training people of all its runs."""
     provenances = list(filter(None, map(attrgetter("provenance"), runs)))
     of_runs = []
     for run in runs:
@@ -307,7 +310,7 @@ def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
 
 
 def _one_cohort(provenances: Sequence[Provenance]) -> RunCohort:
-    """Return the cohort that all runs share; if cohorts differ, a cohort of unknown size."""
+    """Return the training cohort that all runs share; if cohorts differ, one of unknown size."""
     sizes = []
     sources = []
     digests = []

@@ -141,7 +141,7 @@ def _rule_of(fitted: FittedProbe, cell: str) -> str:
 
 
 def _rows_of_people(tidy: pd.DataFrame) -> dict[str, npt.NDArray[np.intp]]:
-    """Return the rows of each participant, by the name without ``sub-``."""
+    """Return row numbers of each participant, by the participant's identifier without ``sub-``."""
     labels = tidy["participant_id"].map(subject_label).to_numpy()
     rows = {}
     for label in set(labels):

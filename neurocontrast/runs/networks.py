@@ -47,7 +47,10 @@ def load_networks(run: Path) -> list[RunNetwork]:
 
 
 def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescription:
-    """Describe a run by ``encoder.json``, or by the shared and separate keys of its members."""
+    """Describe a run by ``encoder.json``.
+
+    For a run of members, keys that all members share are stated once, other keys by member.
+    """
     contracts = []
     sizes = []
     for network in networks:

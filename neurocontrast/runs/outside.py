@@ -46,7 +46,7 @@ class Reasons:
 
 
 def percentiles_of(predicted: Predicted) -> Floats | None:
-    """Return each person's distance in features as a percentile of the training people.
+    """Return each person's distance in features, as a percentile of training people's distances.
 
     Of several probes the largest percentile counts. None if no probe stores the distribution of its
     training features.

@@ -121,7 +121,7 @@ class Predicted:
 
     @property
     def tidy(self) -> pd.DataFrame:
-        """Metadata of the people, whose cells are read as in an evaluation."""
+        """Metadata of the people: identifiers, age, sex and site in the form of `evaluate`."""
         return self.incoming.tidy
 
     def trained_on(self) -> npt.NDArray[np.bool_]:

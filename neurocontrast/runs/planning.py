@@ -97,7 +97,11 @@ def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
 
 
 def _describe_origin(embeddings: Embeddings) -> EmbeddingsOrigin:
-    """Describe the evaluated embeddings; layer and share of missing measures only if unusual."""
+    """Describe the evaluated embeddings by file, digest, cohort and environment.
+
+    The layer is named only if features are not of layer ``encoder``; the share of measures that a
+    person may lack only if `embed` changed the run's share.
+    """
     info = embeddings.info
     changed: Description = {}
     if info.layer != "encoder":

@@ -64,7 +64,8 @@ def leave_out_unlearnable(
 ) -> tuple[Cohort, pd.DataFrame]:
     """Leave out people whose measures cannot be used in training, with ``data.skip_unreadable``.
 
-    A continued run changes nothing here, since rows left out at its beginning are removed before.
+    For a continued run all people of `cohort` are returned: people who were left out when the run
+    began are not in `cohort`.
     """
     if not (source.skips and is_new):
         return cohort, NONE

@@ -8,7 +8,10 @@ from neurocontrast.runs.folder import read_provenance
 
 
 def views_revision(source: Source) -> int:
-    """Return the revision of the code that draws random views, which differ by revision."""
+    """Return the revision number of the code that draws a run's random views.
+
+    Package versions with unlike revisions draw unlike views from the same seed.
+    """
     revision = 0
     for half in source.halves:
         revision = max(revision, half.views_revision)

@@ -188,7 +188,10 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
 
 
 def _help_of(function: Callable[..., Result]) -> str:
-    """Return a docstring as help; its first paragraph, which lists of commands show, in a line."""
+    """Return a function's docstring as help text, with the first paragraph on one line.
+
+    Lists of commands show the first paragraph alone.
+    """
     first, *others = (inspect.getdoc(function) or "").split("\n\n")
     return "\n\n".join([first.replace("\n", " "), *others])
 

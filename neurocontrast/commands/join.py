@@ -238,7 +238,7 @@ def _align(read: Mapping[str, Embeddings]) -> list[_TableToJoin]:
 
 
 def _source_of(names: Sequence[str]) -> str:
-    """Return the names of the tables, with which a list of problems begins."""
+    """Return the names of the tables to join as one text, with which a list of problems begins."""
     if len(names) == 2:
         return " and ".join(names)
     return ", ".join(names)
@@ -300,7 +300,11 @@ def _shown(cell: str | None) -> str:
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
-    """Describe the joined table by the keys that all runs share, and by each run's columns."""
+    """Describe the joined table of embeddings, for its metadata.
+
+    Keys on which all tables agree are kept, people of pretraining are united, and the block of
+    columns of each table is described by `_describe_runs`.
+    """
     infos = list(map(attrgetter("info"), read.values()))
     contents = list(map(EmbeddingsInfo.content, infos))
     shared = shared_content(contents)

@@ -342,7 +342,7 @@ def _predictions(
 
 
 def _decided(fitted: FittedProbe, scores: Floats) -> npt.NDArray[np.object_] | Floats:
-    """Return the class names that scores decide for, or the scores of a continuous target."""
+    """Return the predicted class names, or, for a continuous target, the scores."""
     if fitted.kind == "continuous":
         return scores
     labels = np.array(fitted.classes, dtype=object)

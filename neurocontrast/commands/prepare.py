@@ -207,7 +207,7 @@ class _Prepared:
         return [getattr(measures, column) for measures in self.measures]
 
     def new_volumes(self) -> list[str]:
-        """List the volumes that were measured and that the cohort's table does not have."""
+        """List the columns of `VOLUMES` that were measured, and that the cohort's table lacks."""
         columns = {str(name).lower() for name in self.table}
         names = []
         for name in VOLUMES:
@@ -386,7 +386,10 @@ def _prepare(
     folder: str,
     options: PrepareOptions,
 ) -> tuple[int, ScanOutcome]:
-    """Prepare a scan in a worker process, which alone loads the libraries of images."""
+    """Prepare one scan in a worker process; return row number and outcome.
+
+    Libraries for images are imported here, so that the main process does not load them.
+    """
     from neurocontrast.prepare.scan import prepare_scan
 
     return row, prepare_scan(source, mask_path, root, stem, folder, options)

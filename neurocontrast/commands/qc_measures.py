@@ -113,7 +113,7 @@ def contract_of(run: Path) -> MeasuresContract:
 
 
 def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None) -> Deviations:
-    """Return deviations from a run's training people, or from people of the same site.
+    """Return each person's deviations from a run's training people, or from people of the site.
 
     With a run, measures of another atlas are refused.
     """

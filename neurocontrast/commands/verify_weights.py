@@ -209,7 +209,10 @@ def _scan_of(
 
 
 def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
-    """Return the source that prepares a scan as the training scans of a known answer were."""
+    """Return the source of the network whose training scans gave the known answer's ranges.
+
+    The user's scan is prepared by that source before the comparison.
+    """
     for number in answer.numbers:
         channels = sources[number].channels or _T1
         if list(channels) == list(answer.content.learned_from):

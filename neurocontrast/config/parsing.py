@@ -59,7 +59,7 @@ def _n_values(value: object, children_of: Callable[[object], list[object]], coun
 
 
 def _children_of_object(value: object) -> list[object]:
-    """Return the values of a mapping, or the elements of a list or set; none of a scalar."""
+    """Return the values of a mapping, or the elements of a list or set; a scalar has none."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, list | tuple | set | frozenset):

@@ -60,7 +60,7 @@ def kind_of_section(section: Any) -> str:
 
 
 def _of_kind(section: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
-    """Validate a section by the settings of its kind of data."""
+    """Validate section ``data`` or ``augment`` by the settings of the section's kind of data."""
     return choose(
         section, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json"
     )

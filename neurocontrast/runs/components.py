@@ -48,7 +48,7 @@ class RunComponents:
     """Weights of ``training.init`` for a new run; None for random weights or a continued run."""
 
     def with_source(self, source: Source) -> RunComponents:
-        """Return a copy that reads the samples of another source, such as one fitted to images.
+        """Return a copy with another source of samples, such as one with fitted preprocessing.
 
         Preprocessing that is done by the network, such as standardised colours, is put into the
         encoders.
@@ -189,7 +189,7 @@ def _subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns of the table that linear probes predict during training."""
+    """Return the columns of the table of scans that linear probes predict during training."""
     targets = {}
     if settings.training.probe_every:
         for name in settings.training.probe_columns:
@@ -198,7 +198,7 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns of the table by which batches are balanced."""
+    """Return the columns of the table of scans whose values ``training.sampling`` balances."""
     training = settings.training
     sampling = f"training.sampling: {training.sampling}"
     traits = {}

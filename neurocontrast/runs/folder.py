@@ -157,7 +157,10 @@ def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
 
 
 def _differences_in_training(folder: Path, before: Config, now: Config) -> Iterator[str]:
-    """Yield reasons why a continued run cannot change its number of epochs or processes."""
+    """Yield reasons why a run cannot be continued with a new number of epochs or processes.
+
+    Nothing is yielded if the new numbers do not change the epochs trained before.
+    """
     was = before.training.epochs
     epochs = now.training.epochs
     newest = newest_checkpoint(folder / "checkpoints")

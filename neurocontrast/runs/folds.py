@@ -101,7 +101,7 @@ def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[
 
 
 def _describe_epoch(training: Record) -> str:
-    """Say in words which epoch's weights a fold uses, with the validation loss."""
+    """Describe in words the epoch whose weights are used in a fold, with the validation loss."""
     n_epochs = training["n_epochs"]
     sentence = f"epoch {training['best_epoch']} of {n_epochs} is taken"
     if not training["best_epoch"]:
@@ -184,7 +184,7 @@ def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
 def _list_epochs(
     folds: Sequence[Sequence[Record]],
 ) -> tuple[list[Description], list[Description]]:
-    """List facts of each network's training in each fold, and the metrics of every epoch."""
+    """List, by fold and network, facts of fine-tuning; list also the metrics of every epoch."""
     trainings = []
     epochs = []
     for fold in folds:

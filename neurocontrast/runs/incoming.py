@@ -83,7 +83,7 @@ class IncomingScans:
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of regional measures for each network of measures; empty for scans."""
+        """Standardisation of regional measures by each network; empty if networks read scans."""
         contracts = []
         for reading in self.readings:
             if isinstance(reading.source, RegionalMeasures):

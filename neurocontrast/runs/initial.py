@@ -174,7 +174,7 @@ def start_from(
 
 
 def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
-    """List the network settings that differ between earlier weights and this run."""
+    """List the network settings that differ between earlier weights and a new run's encoder."""
     problems = []
     for key in _OF_THE_NETWORK:
         before = getattr(earlier.settings, key)

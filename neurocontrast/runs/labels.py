@@ -88,7 +88,10 @@ def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
 def truths_of(
     fitted: FittedProbe, tidy: pd.DataFrame, labels: Labels | None, people: Recognised
 ) -> Floats | None:
-    """Return the true label of each scan as a number; NaN for scans without a label."""
+    """Return each scan's true label as a number: the value, or the position of its class.
+
+    Scans without a label have NaN. None is returned if no table of labels was passed.
+    """
     if labels is None:
         return None
     problems = Problems(labels.source)
@@ -161,7 +164,7 @@ def _scans_of(
 
 
 def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
-    """Return the true label in each cell as a number; None for a cell without a valid label.
+    """Map the text of each cell of labels to a number, or to None for an invalid label.
 
     A probe of an earlier version can store classes in the spelling of its training table.
     """

@@ -95,7 +95,10 @@ def sources_of(
 
 
 def first_alike(sources: Sequence[Brains]) -> list[int]:
-    """Return for each network the number of the first network with the same source."""
+    """Return for each network the position of the first network that shares its source.
+
+    Scans need to be prepared once for all networks with the same position.
+    """
     identities = list(map(id, sources))
     return list(map(identities.index, identities))
 

@@ -33,7 +33,7 @@ class Reasons:
 
     @classmethod
     def none(cls, n_people: int) -> Self:
-        """Return an empty list of reasons for each of `n_people` people."""
+        """Return a collection in which none of `n_people` people has a reason yet."""
         texts = list[list[str]]()
         for _ in range(n_people):
             texts.append([])

@@ -68,7 +68,7 @@ class OpenedRun:
     """Names of the scans that are left out."""
 
     def for_others(self) -> Json:
-        """Return the message that tells other processes how this run was opened, JSON-ready."""
+        """Return, as JSON-ready values, how the first process opened the run, for all others."""
         samples = None
         if self.components is not None:
             samples = self.components.source.contract()
@@ -133,7 +133,7 @@ class Run:
     def _checked(
         cls, config: AnyConfig | None, folder: Path, inputs: Inputs, *, resumes: bool
     ) -> Self:
-        """Refuse, before any process starts, a run that could not be trained."""
+        """Return a run whose settings, machine and folder were checked before processes start."""
         settings = inputs.with_table(read_settings(config, folder, resumes=resumes))
         check_same_number(folder, settings)
         check_machine(settings)

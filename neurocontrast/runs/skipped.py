@@ -31,7 +31,7 @@ def without(cohort: Cohort, names: Collection[str]) -> Cohort:
 
 
 def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
-    """Preprocess the scans of a cohort; an error names the option that leaves scans out."""
+    """Preprocess the scans of a cohort; errors name the option that leaves scans out (``--skip``)."""
     try:
         source.make_ready(cohort, progress)
     except DataError as error:

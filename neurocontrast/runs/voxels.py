@@ -62,7 +62,7 @@ def with_voxels(plan: Plan, progress: Progress) -> Plan:
 
 
 def _with_both(plan: Plan, model: ProbeModel) -> Plan:
-    """Add models to a plan: linear and by a kernel on voxels, and voxels with the embedding."""
+    """Add three models to a plan: a linear one and a kernel on voxels, and voxels + embedding."""
     outcome = keep_fitting(plan, model)
     second = make_second(plan, model)
     together = make_beside(plan, model)

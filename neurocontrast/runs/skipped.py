@@ -31,7 +31,7 @@ def without(cohort: Cohort, names: Collection[str]) -> Cohort:
 
 
 def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
-    """Preprocess the scans of a cohort; errors name the option that leaves scans out (``--skip``)."""
+    """Preprocess the scans of a cohort; errors name ``--skip``, which leaves scans out."""
     try:
         source.make_ready(cohort, progress)
     except DataError as error:

@@ -62,7 +62,7 @@ class _Section:
         return lines + self.last
 
     def extended(self, differences: _Section) -> _Section:
-        """Return the section with keys replaced by, or added from, the extending recipe's section."""
+        """Return the section with keys replaced, or added, by the extending recipe's section."""
         if self.name in _WHOLE or not differences.keys:
             return _Section(self.name, differences.first, differences.keys, self.last)
         return _Section(self.name, self.first, {**self.keys, **differences.keys}, self.last)

@@ -85,7 +85,7 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
 def settings_as_embedded(
     data: AnyDataSettings, evaluation: Path, contract: EncoderContract
 ) -> AnyDataSettings:
-    """Return section ``data`` with the share of missing measures allowed to evaluated people.
+    """Return section ``data`` with the share of measures that evaluated people may lack.
 
     A share that the user states in the section is kept. Evaluations of earlier versions record no
     share, which leaves the section unchanged.

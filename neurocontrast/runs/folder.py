@@ -159,7 +159,7 @@ def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
 def _differences_in_training(folder: Path, before: Config, now: Config) -> Iterator[str]:
     """Yield reasons why a run cannot be continued with a new number of epochs or processes.
 
-    Nothing is yielded if the new numbers do not change the epochs trained before.
+    New numbers under which the epochs that are already trained stay valid yield no reason.
     """
     was = before.training.epochs
     epochs = now.training.epochs

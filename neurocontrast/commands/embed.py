@@ -210,7 +210,7 @@ def _extract(
 
 
 def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
-    """Return ``max_missing``, the share of measures that a person may lack, if the user set it.
+    """Return ``max_missing``, the share of measures that a person may lack, if set by the user.
 
     The mapping is empty if the user has not changed the share that the run records.
     """

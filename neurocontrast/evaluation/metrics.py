@@ -49,7 +49,7 @@ class Scored:
         return self.weights @ values / self.weights.sum(axis=1)
 
     def share(self, of: Floats) -> Floats:
-        """Return the weighted share of right decisions among the scans that a column marks by 1."""
+        """Return the weighted share of right decisions among scans with 1 in a 0/1 column (n,)."""
         hits = (self.decisions == self.truth).astype(float)
         return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (
             self.weights @ of

@@ -100,9 +100,9 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 
 
 def _names(plan: Plan) -> list[str]:
-    """Return the metrics of a learning curve, without descriptive metrics and pooled-only metrics.
+    """Return names of the metrics of a learning curve.
 
-    Metrics of a learning curve have a better direction, and a value for a single fold.
+    Only metrics that should be high, or low, and that a single fold has a value of, are included.
     """
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [

@@ -34,7 +34,7 @@ class Overlap:
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Return the warnings of pretraining, then `others` without warnings of pretraining."""
+        """Put this overlap's warnings in place of warnings about pretraining among `others`."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:
@@ -177,7 +177,10 @@ def check_duplicates(
 
 
 def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
-    """Refuse subjects whose names are a person's with a visit (``01_m12``), or warn if allowed."""
+    """Refuse subject names that end in a visit (``01_m12``), as one person would be two subjects.
+
+    With `allow_overlap` return a warning.
+    """
     subjects = table.drop_duplicates("subject_id")
     groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
     if not groups:

@@ -158,7 +158,10 @@ class Plan:
         return replace(self, models=tuple(models.values())).with_notices(model.notices)
 
     def with_outcome(self, outcome: Model | Notice | None) -> Plan:
-        """Return the plan with a model, or with the warning that says why there is none."""
+        """Return the plan with a model added, with a warning added, or unchanged for None.
+
+        `outcome` is the return value of a function of `MODELS`.
+        """
         if isinstance(outcome, Notice):
             return self.with_notices([outcome])
         if outcome is None:

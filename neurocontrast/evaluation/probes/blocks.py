@@ -1,4 +1,4 @@
-"""Standardise blocks of features once, and weigh the blocks as often as weights are tried."""
+"""Standardise blocks of features once, and weigh the blocks anew for each weight to try."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 
 class WeighableRows(Protocol):
-    """Training and test rows of several blocks of features, to be weighed without a new fit."""
+    """Training and test rows of several blocks of features, standardised once, not yet weighed."""
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
         """Return training and test rows, with the features of each block divided by its divisor."""
@@ -29,7 +29,7 @@ class WeighableRows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class BlockColumns:
-    """Standardised columns of each block, for at most as many columns as training rows."""
+    """Standardised columns of each block; used for at most as many columns as training rows."""
 
     train: Sequence[Floats]
     test: Sequence[Floats]

@@ -40,7 +40,7 @@ share is chosen; without inner folds, the first."""
 
 
 class Block(NamedTuple):
-    """Block of columns: one of several joined encoders, or an encoder's network or components."""
+    """Columns of one of several joined encoders, or of an encoder's network or components."""
 
     name: str
     n_features: int
@@ -220,7 +220,7 @@ def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler
 
 
 def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
-    """Return the scaler of a `PairDesign`; the embedding's blocks share the rest of the weight."""
+    """Return a `PairDesign`'s scaler: the embedding's blocks share equally in 1 − `weight`."""
     n_own = design.embedding.features.shape[1]
     sizes = design.embedding.sizes or (n_own,)
     weight = design.weight
@@ -239,7 +239,10 @@ def _threads() -> ThreadpoolController:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread: on small matrices, more cost time and change digits."""
+    """Return a context that keeps linear algebra to one thread.
+
+    On small matrices more threads cost time, and change the last digits.
+    """
     return _threads().limit(limits=1)
 
 
@@ -316,7 +319,7 @@ def _listed(blocks: Sequence[Block]) -> str:
 
 
 class Matrices(NamedTuple):
-    """Standardised features of training and test rows, with the scaler and axes of training."""
+    """Standardised features of training and test rows; scaler and axes of the training rows."""
 
     train: Floats
     test: Floats

@@ -35,9 +35,9 @@ _N_SITES = 8  # shown in a message
 
 
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
-    """Adjust the features of a table by side columns, which parameters name.
+    """Adjust the features of a table by its side columns, such as the site or covariates.
 
-    Every column that no parameter names is a feature.
+    Parameters name the side columns; every column that no parameter names is a feature.
     """
 
     side_parameters: ClassVar[tuple[str, ...]] = ()
@@ -91,7 +91,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return self.encoder_.transform(chosen)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
-        """Return the features, and the table of side columns under names that are text."""
+        """Divide a table into features (n, p) and a table of side columns, named by text."""
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = X

@@ -209,7 +209,7 @@ def stratified(
     n_repeats: int,
     seed: int,
 ) -> list[Split]:
-    """Return the numbered folds of `SiteStratifiedGroupKFold`.
+    """Return the splits of `SiteStratifiedGroupKFold`, each with its repeat and fold number.
 
     Where the site is the target, sites do not stratify.
     """
@@ -263,7 +263,7 @@ def leave_site_out(
 
 
 def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
-    """Return each subject's fold: dealt in turn, in order of keys, ties in random order."""
+    """Return each subject's fold: subjects, sorted by `keys`, ties at random, are dealt in turn."""
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
     fold_of = np.empty(n, dtype=np.intp)
@@ -358,7 +358,7 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
-    """Return the rows of train, validation and test, by part."""
+    """Return a split's rows by the keys ``train``, ``validation`` and ``test``."""
     validation = split.validation
     if validation is None:
         validation = np.empty(0, dtype=np.intp)

@@ -1,7 +1,8 @@
 """The models of an evaluation.
 
-A new model is a function of a plan that makes it, and a place in `MODELS`. What needs images, or a
-network, is added to the plan by the command that has them (`Plan.with_model`). On an external test
+A new model is a function of a plan that makes it, and a place in `MODELS`. A model that
+needs images or a network is added to the plan by the command that has read them
+(`Plan.with_model`). On an external test
 set only models of columns are tested (a `CovariateDesign` or a `MeasureDesign`), and a warning
 names the models that are not.
 """

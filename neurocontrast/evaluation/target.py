@@ -77,7 +77,7 @@ class Target:
     has_probabilities: bool = True
 
     def labels(self) -> Labels:
-        """Return class names, or the numbers of a continuous target."""
+        """Return each scan's class name, or number of a continuous target."""
         if self.kind == "continuous":
             return self.values
         return np.array(self.classes, dtype=object)[self.values]

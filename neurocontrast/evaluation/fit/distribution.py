@@ -69,7 +69,7 @@ class TrainingDistribution:
     usual: Floats
 
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
-        """Return each scan's distance to the nearest site's mean, and the index of the site (n,)."""
+        """Return each scan's distance to the nearest site's mean, and index of the site (n,)."""
         centres = self._whiten(self.centres)
         batches = gen_batches(max(1, len(x)), _BLOCK_ROWS)
         distances = np.concatenate([cdist(self._whiten(x[rows]), centres) for rows in batches])

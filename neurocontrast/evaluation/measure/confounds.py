@@ -142,7 +142,7 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Return how the features are harmonised and residualised, without an OpenBHB score."""
+    """Record how features are harmonised and residualised, with ``confounds=false``."""
     settings = plan.settings
     return Confounds(
         harmonise=settings.harmonise,

@@ -360,7 +360,7 @@ def _warnings(record: NewSite) -> list[Notice]:
 def _compare_errors(record: NewSite, metric: str, error: str, usual: str) -> list[Notice]:
     """Warn of an error that grows at unseen sites, or is no smaller than that of a constant.
 
-    `error` is the metric in words, `usual` the value that the constant predicts.
+    In the warning, `error` names the metric, and `usual` the constant, such as "median".
     """
     notices = []
     ratio = record.ratio["embedding"][metric]

@@ -321,7 +321,10 @@ def _join(plan: Plan, scans: _ExternalScans) -> Plan:
 def _check_leaks(
     plan: Plan, joined: Plan, tested: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
-    """Refuse people of pretraining and one image under two names; where allowed, warn of both."""
+    """Refuse external people seen in pretraining, and one image under two names.
+
+    With ``allow_overlap`` return a warning of either.
+    """
     allowed = plan.settings.allow_overlap
     copies = 0.0
     if plan.fixed:

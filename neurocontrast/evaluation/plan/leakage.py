@@ -1,4 +1,4 @@
-"""Find people of pretraining among the people who are evaluated, and one person under two names."""
+"""Find evaluated people whom the encoder was pretrained on, and one person under two names."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ALLOWED_COPIES = 0.01
 
 @dataclass(frozen=True)
 class Overlap:
-    """People of pretraining among the people who are evaluated."""
+    """Evaluated people whom the encoder was pretrained on, and how they were looked for."""
 
     subjects: frozenset[str]
     compared: tuple[str, ...]
@@ -44,7 +44,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Leaks:
-    """People of pretraining, and copies of scans, that are allowed among the tested scans."""
+    """Tested people whom the encoder was pretrained on, and copied scans, that are allowed."""
 
     overlap: Overlap
     notices: tuple[Notice, ...]
@@ -59,7 +59,7 @@ def check_leaks(
     settings: EvaluationSettings,
     info: EmbeddingsInfo,
 ) -> Leaks:
-    """Refuse people of pretraining among the tested scans, and one scan under two names.
+    """Refuse tested people whom the encoder was pretrained on, and one scan under two names.
 
     In the fixed design, test rows that are copies of fitted rows are counted, not refused, since
     official image sets hold some.

@@ -77,9 +77,10 @@ class StandardisedBlocks:
     n_columns: int
 
     def weighed(self, design: Design) -> tuple[Floats, Floats]:
-        """Return features of training and test rows as `standardised` does for a weighed design.
+        """Return training and test rows with each block scaled to its weight in a design.
 
-        If features outnumber the training rows, axes can have other signs than in `standardised`.
+        The result is that of `standardised`, without standardising anew. If features
+        outnumber the training rows, axes can have other signs than in `standardised`.
         """
         scaler = scaler_of(design, n_columns=self.n_columns)
         assert isinstance(scaler, BlockScaler)
@@ -102,7 +103,7 @@ def standardised_blocks(design: Design, train: Rows, test: Rows) -> Standardised
 
 
 def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
-    """Return each block's inner products (n, n_train) of rows with training rows."""
+    """Multiply training and test rows of each block with its training rows: inner products."""
     of_train = []
     of_test = []
     for x_train, x_test in zip(train, test, strict=True):

@@ -207,8 +207,8 @@ def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[f
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
     """Return the scaler of a design, which gives each block its share of the total variance.
 
-    `n_columns` is the number of columns of the design's matrix; without `n_columns` the sizes of a
-    `PairDesign`'s blocks are not known.
+    `n_columns` is the number of columns of the design's matrix. Without `n_columns` the scaler of a
+    `PairDesign` shows its weights, but not the sizes of blocks.
     """
     if isinstance(design, PairDesign):
         return _scaler_of_pair(design, n_columns)

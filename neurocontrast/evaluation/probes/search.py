@@ -51,7 +51,7 @@ class Search:
 
     @property
     def widths(self) -> tuple[float | None, ...]:
-        """Factors of the kernel's width to choose from; only None for a probe without a kernel."""
+        """Kernel's widths to choose from, as factors; ``(None,)`` for a probe without a kernel."""
         return self.probe.widths or (None,)
 
     @property

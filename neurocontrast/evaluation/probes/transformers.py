@@ -44,7 +44,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     """Names of the parameters that name a side column, or several side columns."""
 
     def side_columns(self) -> tuple[Column, ...]:
-        """Return the columns that the adjustment reads."""
+        """Return the columns, such as site and covariates, that are adjusted for."""
         columns: list[Column] = []
         for parameter in self.side_parameters:
             named = getattr(self, parameter)
@@ -74,7 +74,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return self.adjust(*self._read(X, reset=False))
 
     def get_feature_names_out(self, input_features: Any = None) -> Texts:
-        """Return the names of the features."""
+        """Return the names of the adjusted features, without the side columns."""
         check_is_fitted(self, "n_features_in_")
         names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
         keys = pd.Index(names if hasattr(self, "feature_names_in_") else range(len(names)))

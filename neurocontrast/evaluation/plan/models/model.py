@@ -159,7 +159,7 @@ class ProbeModel(Model):
 
 @dataclass(frozen=True, eq=False)
 class ConstantModel(Model):
-    """The median of the training scans, or the share of each class in them."""
+    """Constant prediction: the median of the training scans' target, or the share of each class."""
 
     def predict(
         self,

@@ -160,7 +160,7 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a sorting key from 0 to 1 for each subject, evenly spaced within each group."""
+    """Return a key from 0 to 1 for each subject, by which sorting spreads groups evenly."""
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)
     ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1

@@ -103,7 +103,7 @@ def metric_summary(
 
 
 def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
-    """Compute the metrics of all models on the same resamples of the plan's units."""
+    """Compute the metrics of all models on the same resamples of subjects or sites."""
     rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
     resampling = Resampling(

@@ -117,7 +117,7 @@ class Plan:
         predicted: str = "",
         block: str = "",
     ) -> FeatureDesign:
-        """Return the design of the features of one encoder, or of one of its blocks."""
+        """Return the `FeatureDesign` of one encoder's features, or of one block of the features."""
         target = self.target.name
         steps = adjustments(self.table, self.settings, target=target, predicted=predicted)
         if not block:

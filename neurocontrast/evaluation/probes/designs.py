@@ -103,10 +103,10 @@ class PairDesign:
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Pair a design of two blocks with each weight to try, and any other design with None.
+    """Return pairs (weight, design) to try: a design of two blocks once with each of `WEIGHTS`.
 
-    A weight that the design has already is the only one. Joined features of several encoders have
-    equal variances, and no weight to choose.
+    A weight that the design has already is the only one. Any other design comes once, with None as
+    its weight: joined features of several encoders have equal variances, and no weight to choose.
     """
     is_pair = isinstance(design, PairDesign)
     if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):

@@ -313,7 +313,7 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
 
 
 def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, Texts]:
-    """Return the subject of each row, and its site: `NO_SITE` where that is missing."""
+    """Return the subject and the site of each row; `NO_SITE` for a row without a site."""
     if (
         sites is None
         and isinstance(groups, pd.DataFrame)
@@ -342,7 +342,7 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
-    """Return subjects and sites; a single column is read as sites, and each row as a subject."""
+    """Return subjects and sites; a single column of `groups` is sites, each row then a subject."""
     column = np.asarray(groups, dtype=object)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     if sites is not None or column.ndim != 1:

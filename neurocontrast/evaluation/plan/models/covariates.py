@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates encoded as numbers, estimated on the training rows.
+    """Covariates as a matrix of numbers, by an encoder fitted to the training rows.
 
     Without any covariate the matrix is one constant column, from which a probe learns the average.
     """

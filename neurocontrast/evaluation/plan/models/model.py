@@ -95,7 +95,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class ProbeModel(Model):
-    """An estimator fitted to a matrix of the scans, such as embedding, covariates or voxels.
+    """An estimator fitted to features, such as embedding, covariates or components of voxels.
 
     `estimator` is a built-in probe or any estimator of scikit-learn; None: the built-in probe that
     the settings name.

@@ -178,7 +178,7 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return a metric at unseen sites, and over the metric at known sites, with intervals."""
+    """Return a metric at unseen sites and its ratio to that at known sites, with intervals."""
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):

@@ -35,8 +35,8 @@ Rows = npt.NDArray[np.intp]
 
 
 N_FOLDS = 5
-"""Number of folds by which a confound is predicted. Scans whose value, such as a site, fewer
-subjects share than there are folds are left out, since the value could not be in every fold."""
+"""Number of folds by which a confound is predicted. A site, or other value,
+with fewer subjects than folds is left out, since the value could not be in every fold."""
 
 
 MIN_SUBJECTS = 20

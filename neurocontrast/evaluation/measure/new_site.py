@@ -272,7 +272,7 @@ def _compare(
     function: Callable[[Floats, Floats], Floats],
     names: Sequence[str],
 ) -> dict[str, Estimate]:
-    """Return metrics at unseen sites over, or minus, metrics of `reference`, with intervals."""
+    """Return ratios or differences of metrics at unseen sites and `reference`, with intervals."""
     drawn = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for name in names:

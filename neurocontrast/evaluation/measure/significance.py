@@ -179,7 +179,7 @@ def _p_values(
 
 
 def _first_repeat(predictions: OutOfFold) -> OutOfFold:
-    """Return a model's out-of-fold predictions of the first repeat of the folds alone."""
+    """Return a model's out-of-fold predictions in the first repeat of cross-validation."""
     return replace(
         predictions,
         scores=predictions.scores[:1],

@@ -160,7 +160,7 @@ class Plan:
     def with_outcome(self, outcome: Model | Notice | None) -> Plan:
         """Return the plan with a model added, with a warning added, or unchanged for None.
 
-        `outcome` is the return value of a function of `MODELS`.
+        `outcome` is the return value of a function such as those in `MODELS`.
         """
         if isinstance(outcome, Notice):
             return self.with_notices([outcome])

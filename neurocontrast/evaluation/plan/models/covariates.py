@@ -74,9 +74,8 @@ def make_baseline(plan: Plan) -> Model:
 def with_estimator(model: ProbeModel, plan: Plan, names: Sequence[str], rows: Rows) -> ProbeModel:
     """Return the covariates' baseline with the user's estimator, if the estimator can fit them.
 
-    If not, the baseline has the default probe and a warning. Without a covariate
-    the baseline is the average of the training rows, which only a built-in probe is sure to
-    predict.
+    If not, the baseline has the default probe and a warning. Without a covariate the baseline is
+    the average of the training rows, which only a built-in probe is sure to predict.
     """
     columns = CovariateDesign(plan.table, tuple(names))
     n_covariates = len(model.covariates)

@@ -49,7 +49,7 @@ class Scored:
         return self.weights @ values / self.weights.sum(axis=1)
 
     def share(self, of: Floats) -> Floats:
-        """Return the weighted share of right decisions among the scans that a column marks by 1."""
+        """Return the weighted share of right decisions among scans with 1 in a 0/1 column (n,)."""
         hits = (self.decisions == self.truth).astype(float)
         return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (
             self.weights @ of
@@ -420,9 +420,9 @@ def recalibration_intercept(truth: Floats, scores: Floats, weights: Floats) -> F
 def _fit(
     truth: Floats, basis: Floats, offset: Floats, weights: Floats, fits: npt.NDArray[np.bool_]
 ) -> Floats:
-    """Fit logistic regressions on a basis (n, k), one a resample; NaN without convergence.
+    """Fit a logistic regression of class on regressors (n, k) for each resample of the scans.
 
-    Returns coefficients (n resamples, k).
+    Returns coefficients (n resamples, k), NaN without convergence. `basis` holds the regressors.
     """
     coefficients = np.full((len(weights), basis.shape[1]), np.nan)
     rows = np.flatnonzero(fits)

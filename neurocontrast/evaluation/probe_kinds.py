@@ -27,7 +27,7 @@ class Probe:
     continuous: bool = False
     """Whether numbers are predicted, not classes."""
     descending: bool = False
-    """Whether the largest value is the strongest penalty."""
+    """Whether the largest value of the setting `strength` is the strongest penalty."""
     gives_up: bool = False
     """Whether the rest of the grid is left out once the score has fallen three times in a row."""
     name: str = ""
@@ -71,7 +71,10 @@ PROBES: dict[str, Probe] = {
 
 
 WIDTHS = (0.1, 0.3, 1.0)
-"""Factors of Gaussian kernels; 1 is scikit-learn's ``gamma="scale"``, towards 0 fits get linear."""
+"""Values to try of the factor in `Probe.widths`.
+
+1 is scikit-learn's ``gamma="scale"``; the nearer to 0, the more linear the fitted model.
+"""
 N_LANDMARKS = 400
 """Most training scans that a kernel compares with; with more scans, this number is drawn
 (Nyström)."""

@@ -167,7 +167,7 @@ def check_units_of_table(tidy: pd.DataFrame) -> None:
 
 
 def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
-    """Refuse features that are not numbers or do not differ, and scans that are listed twice."""
+    """Refuse infinite or missing features, features equal in all scans, and scans listed twice."""
     if features.ndim != 2 or len(features) != len(table):
         raise DataError(
             "embeddings: features must be (n scans, n features) with a row for each of the "
@@ -250,7 +250,7 @@ def check_same_encoder(
     parameter: str,
     what: str,
 ) -> str | None:
-    """Refuse features of another encoder; return a warning where no encoder is named."""
+    """Refuse features of an encoder other than `expected`; return a warning if none is named."""
     if n_expected != n_found:
         raise DataError(
             f"{parameter}: {what} was fitted on {n_expected} features, and this table has "

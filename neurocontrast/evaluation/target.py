@@ -61,7 +61,7 @@ MAX_IMAGE_CLASSES = 2000
 _LEVELS = frozenset((*USUAL_NAMES["sex"], *USUAL_NAMES["site"], *USUAL_NAMES["diagnosis"]))
 """Columns of classes, also where cells are numbers: a diagnosis of 1, 2 and 3 is no amount."""
 _COLUMNS = {"site", "total"}
-"""Columns of written tables beside the columns of classes; no class may have such a name."""
+"""Columns of ``cohort.tsv`` besides one for each class; no class may have such a name."""
 _FEATURE = re.compile(r"feature_\d+")
 
 
@@ -77,7 +77,7 @@ class Target:
     has_probabilities: bool = True
 
     def labels(self) -> Labels:
-        """Return class names, or the numbers of a continuous target."""
+        """Return each scan's class name, or number of a continuous target."""
         if self.kind == "continuous":
             return self.values
         return np.array(self.classes, dtype=object)[self.values]
@@ -271,7 +271,7 @@ def _categorical(
 
 
 def _class_named(name: str, positive: str | None, classes: list[str]) -> str | None:
-    """Return the class that a setting names in any spelling, or the setting if there is none."""
+    """Return the class that `positive` names in any spelling; `positive` itself if none fits."""
     if positive is None or positive in classes:
         return positive
     levels = levels_of(name, [positive])

@@ -24,19 +24,19 @@ from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.seeds import derive_seed
 
 MIN_SUBJECTS = 20
-"""Fewest training subjects from whom a usual distance can be learned."""
+"""Fewest training subjects from whom a distribution of features and distances is learned."""
 MIN_SITE_SUBJECTS = 5
 """Fewest subjects of a training site with its own mean; smaller sites share one mean."""
 MAX_AXES = 50
-"""Most principal axes whose variance is estimated; at most a fifth of the number of scans."""
+"""Most principal axes whose variance is estimated; at most a fifth as many as training scans."""
 MAX_REFERENCE = 1000
 """Most training scans from which the distribution is learned; with more, subjects are drawn at
 random."""
 N_FOLDS = 5
 ENOUGH = 0.75
-"""Smallest share of the reference scans in a training fold with which the scans' distances,
-measured once for all folds, are used again. In a smaller fold distances are larger, and are
-measured anew."""
+"""Share of the scans of `Reference` that a training fold must hold for their distances, measured
+once for all folds, to be used again. In a smaller fold distances are larger, and are measured
+anew."""
 RARE = 0.001
 """Largest p-value at which a warning says that more scans are outside than expected by chance."""
 _OTHER = "(other sites)"
@@ -69,14 +69,14 @@ class TrainingDistribution:
     usual: Floats
 
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
-        """Return scans' distances (n,) to the nearest site's mean, and the sites' numbers (n,)."""
+        """Return each scan's distance to the nearest site's mean, and index of the site (n,)."""
         centres = self._whiten(self.centres)
         batches = gen_batches(max(1, len(x)), _BLOCK_ROWS)
         distances = np.concatenate([cdist(self._whiten(x[rows]), centres) for rows in batches])
         return distances.min(axis=1), distances.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return each scan's distance (n,) to the nearest site's mean, and the percentile (n,).
+        """Return each scan's distance (n,) to the nearest site's mean, as a percentile (n,) too.
 
         A percentile of 99 says that 99 % of training scans are nearer to their site's mean.
         """
@@ -118,7 +118,7 @@ class Reference:
     distances: Floats
 
     def score(self, plan: Plan, rows: Rows) -> Floats:
-        """Return rows' distances and percentiles (n, 2), measured without the row's own subject."""
+        """Return each row's distance from scans of other subjects, and its percentile (n, 2)."""
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
         )
@@ -128,7 +128,10 @@ class Reference:
         return scores
 
     def score_held_out(self, plan: Plan, split: Split) -> Floats:
-        """Return distance and percentile (n, 2) of the test rows from the training rows."""
+        """Return each test row's distance from the training rows, and its percentile (n, 2).
+
+        The percentile is among the training rows' distances.
+        """
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = plan.design_of_distances()(split.train, split.test)
         rows = split.train[drawn]
@@ -202,7 +205,7 @@ def fit_distribution(
 def _fit_shape(
     x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int
 ) -> TrainingDistribution:
-    """Estimate the sites' means and the covariance within sites, without any `usual` distances.
+    """Estimate the sites' means and the covariance within sites; `usual` distances stay empty.
 
     Distances can be compared only if they are measured along the same number of axes.
     """

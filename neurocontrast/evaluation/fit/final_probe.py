@@ -28,13 +28,13 @@ def fit_on_all(
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe to all scans of a plan, with a penalty chosen on inner folds.
 
-    All scans are `Plan.fitted_rows`. Return the probe's predictions of the same scans, and the
-    probe to be stored, or None where `Plan.why_not_stored` has a reason.
+    "All scans" are the rows `Plan.fitted_rows`. Return the probe's predictions of the same scans,
+    and the probe as it is written to a file, or None where `Plan.why_not_stored` has a reason.
 
-    A `weight` of the network's features against linear components is used, and no other weight
-    tried. `chosen` are earlier fits, one for each encoder of a run, whose penalty and weight are
-    used. `pairs` hold for each encoder the rows to fit, and the rows to try penalties and weights
-    on in place of inner folds.
+    `weight` is the share of the network's features, beside linear components, in the total
+    variance; None: the weight is chosen with the penalty. `chosen` are earlier fits, one for each
+    encoder of a run, whose penalty and weight are used. `pairs` replace the inner folds: for each
+    encoder, the rows to fit, and the rows to try penalties and weights on.
     """
     rows = plan.fitted_rows
     on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)
@@ -78,7 +78,7 @@ def _as_stored(
     encoder: str | None,
     distribution: TrainingDistribution | None,
 ) -> FittedProbe:
-    """Return the probe to be stored, made of each encoder's model that was fitted to all scans."""
+    """Join the models fitted to all scans, one for each encoder, in one probe for a file."""
     target = plan.target
     rows = plan.fitted_rows
     n_classes = len(target.classes)

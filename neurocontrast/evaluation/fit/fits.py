@@ -28,7 +28,7 @@ class Fits:
 
 
 def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
-    """Fit every model in every split, and the probe to be stored on all scans."""
+    """Fit every model in every split, and fit the probe for ``probe.json`` to all scans."""
     predictions = predict_out_of_fold(plan, progress)
     reference = training_reference(plan)
     probe = _fit_final(plan, predictions["embedding"], reference)
@@ -50,9 +50,9 @@ def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Predictions:
 def _fit_final(
     plan: Plan, embedding: OutOfFold, reference: Reference | str | None
 ) -> FittedProbe | None:
-    """Fit the probe to be stored to all scans; None where `Plan.why_not_stored` has a reason.
+    """Fit the probe for ``probe.json`` to all scans; None if `Plan.why_not_stored` has a reason.
 
-    If a column names train and test rows, penalty and weight are taken from the one split.
+    If a column names train and test rows, penalty and weight are those of the fit in the one split.
     """
     if plan.why_not_stored is not None:
         return None

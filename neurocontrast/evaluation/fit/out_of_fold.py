@@ -75,7 +75,7 @@ def cross_validate(
     model, target, splits : Model, Target, sequence of Split
         Model to fit, values to predict, and rows to fit on and to predict.
     context : FitContext
-        Subjects, sites and settings; the seed of each fit is derived from its seed (`split_seed`).
+        Subjects, sites, settings, and a seed, from which `split_seed` derives the seed of each fit.
     advance : callable
         Called after each split.
     """

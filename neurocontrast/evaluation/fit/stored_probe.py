@@ -1,6 +1,7 @@
 """Write and read a probe fitted on all scans: ``probe.json`` and ``probe.npz``.
 
-A few scans of a new site whose truth is known take its bias out of the predictions.
+With a few scans of a new site whose true values are known, the site's bias is taken out of the
+predictions.
 """
 
 import os
@@ -30,14 +31,14 @@ from neurocontrast.provenance import KnownPeople, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 FOLDER = "probe"
-"""Folder, within that of an evaluation, that holds the probe's two files."""
+"""Subfolder of an evaluation's folder for the files ``probe.json`` and ``probe.npz``."""
 _DESCRIPTION = "probe.json"
 _ARRAYS = "probe.npz"
 _REMEDY = "Copy the evaluation again."
 _FORMAT = 1
 MIN_SHOTS = 5
-"""Fewest labelled subjects of a site whose predictions are shifted. The mean error of fewer is
-chance more than bias."""
+"""Fewest subjects with known truth from whom a site's bias is estimated. With fewer subjects, the
+mean error is chance more than bias."""
 _FAR = 30.0  # no shift of log-odds is larger
 _EPSILON = 1e-9
 _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
@@ -46,7 +47,7 @@ _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 
 
 class FittedProbe(BaseModel):
-    """Standardisation and coefficients of a linear probe, and the meaning of its numbers.
+    """Linear probe fitted on all scans: standardisation, coefficients, target and training people.
 
     Arrays are in ``probe.npz``, and all other attributes, under their names, in ``probe.json``.
     """
@@ -277,7 +278,7 @@ def _find(path: Path) -> Path:
 
 
 def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
-    """Return the description of a probe, and the probe's arrays."""
+    """Return the contents of ``probe.json`` and the arrays of ``probe.npz``."""
     content = read_json(description, error=CheckpointError, remedy=_REMEDY)
     if content.get("format") != _FORMAT:
         number = content.get("format")
@@ -297,7 +298,7 @@ def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str
 
 @dataclass(frozen=True)
 class SiteShift:
-    """Number that is added to the predictions of a site's scans."""
+    """Number that is added to the predictions of a site's scans, to take out the site's bias."""
 
     n_subjects: int
     """Number of labelled subjects of the site."""
@@ -348,7 +349,7 @@ def _shift_of_log_odds(scores: Floats, truths: Floats) -> float:
 def shift_scores(
     scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str
 ) -> Floats:
-    """Return scores with the shift of each site added; without a shift scores are unchanged."""
+    """Return scores plus the `SiteShift` of each scan's site; unchanged at a site without one."""
     added = np.zeros(len(sites))
     for row, site in enumerate(sites):
         of_site = shifts.get(site) if isinstance(site, str) else None

@@ -1,4 +1,4 @@
-"""Compare models on the same folds by their metrics, and by how well each tells the site."""
+"""Compare models on the same folds by their metrics, and by how well each predicts the site."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ def compare_models(
 
 
 def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
-    """Return the target of each scan, and the units that a bootstrap resamples."""
+    """Return the scans' true values, and the subjects or sites that a bootstrap resamples."""
     record = evaluation.record
     rows = evaluation.predictions.drop_duplicates(SCAN_KEYS)
     classes = tuple(record.classes)
@@ -123,7 +123,7 @@ def score_columns(record: Result) -> list[str]:
 
 
 def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
-    """Return a table's predictions as arrays (n_repeats, n), scans in the order of `_target_of`."""
+    """Return ``predictions.tsv`` as arrays (n_repeats, n), scans in the order of `_target_of`."""
     table = evaluation.predictions
     n = len(target.values)
     n_repeats = int(table["repeat"].max()) + 1
@@ -178,7 +178,7 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return a metric at unseen sites, and its ratio to the one at known sites, with intervals."""
+    """Return a metric at unseen sites and its ratio to that at known sites, with intervals."""
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):
@@ -215,11 +215,11 @@ _TRADEOFF = [
 def tradeoff_table(
     evaluations: Mapping[str, ComparedEvaluation], models: pd.DataFrame
 ) -> pd.DataFrame:
-    """Tabulate how well each model tells the site, and the target at known and unseen sites.
+    """Tabulate how well each model predicts the site, and the target at known and unseen sites.
 
     `models` has the rows of one metric. If an evaluation holds sites out, its value in `models` is
-    of unseen sites. The table is empty if no evaluation measured how well the site is told, unseen
-    sites, or scans outside.
+    of unseen sites. The table is empty if no evaluation predicted the site, tested at unseen sites,
+    or counted scans outside the training distribution.
     """
     rows = []
     for row in models.to_dict("records"):
@@ -232,7 +232,7 @@ def tradeoff_table(
 def _tradeoff_row(
     row: Mapping[Hashable, Any], evaluation: ComparedEvaluation
 ) -> dict[Hashable, Any]:
-    """Return a model's row of the trade-off table: known and unseen sites, and scans outside."""
+    """Return a row of `tradeoff_table`: one model's metric at known sites and at unseen sites."""
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()
     outside = evaluation.record.part(Outlyingness) or Outlyingness()

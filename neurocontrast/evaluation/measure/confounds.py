@@ -35,8 +35,8 @@ Rows = npt.NDArray[np.intp]
 
 
 N_FOLDS = 5
-"""Number of folds by which a confound is predicted. A value of a column that fewer subjects have is
-left out, since the value could not be in every fold."""
+"""Number of folds by which a confound is predicted. A site, or other value,
+with fewer subjects than folds is left out, since the value could not be in every fold."""
 
 
 MIN_SUBJECTS = 20
@@ -60,7 +60,7 @@ SITE_EXPONENT = 0.3
 
 
 STRONG_SHARE = 0.5
-"""Share of the way from chance to 1 at which the site's balanced accuracy is warned about."""
+"""Warn if balanced accuracy for the site is at least chance + `STRONG_SHARE` × (1 − chance)."""
 
 
 _SETTINGS: dict[str, Any] = {
@@ -142,7 +142,7 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Return how the features are harmonised and residualised, without an OpenBHB score."""
+    """Record how features are harmonised and residualised, with ``confounds=false``."""
     settings = plan.settings
     return Confounds(
         harmonise=settings.harmonise,
@@ -175,7 +175,7 @@ def _group_by_class(plan: Plan, rows: Rows) -> dict[str, Rows]:
 
 
 def _tabulate(figures: Sequence[ConfoundFigure]) -> pd.DataFrame:
-    """Return the figures as the rows of ``confounds.tsv``."""
+    """Return the table ``confounds.tsv``, one row for each `ConfoundFigure`."""
     columns = list(map(attrgetter("name"), fields(ConfoundFigure)))
     table = pd.DataFrame(list(map(asdict, figures)), columns=columns)
     numbers = dict.fromkeys(("value", "low", "high", "chance"), "float64")
@@ -245,7 +245,10 @@ def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading
 
 
 def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
-    """Return a confound's metric on resamples of the plan's units; for the site, of subjects."""
+    """Return a confound's metric on bootstrap resamples of subjects or sites (`Plan.units`).
+
+    Subjects are resampled with `by_subject`, and where the site itself is predicted.
+    """
     units = plan.subjects if by_subject or reading.target.name == "site" else plan.units.labels
     seed = derive_seed("confound-intervals", plan.settings.seed)
     resampling = Resampling(units[reading.rows], plan.settings.n_bootstraps, seed)

@@ -56,7 +56,7 @@ def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
 
 
 def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTest:
-    """Return the record of the external test: people tested, and metrics of all models."""
+    """Return the section of the external test for ``evaluation.json``: people and metrics."""
     plan = external.plan
     rows = plan.splits[0].test
     names = [name for name in plan.target.metric_names if name not in POOLED_ONLY]

@@ -1,4 +1,4 @@
-"""Inputs and results of the measurement of a finding."""
+"""Define a finding, one question about an evaluation, by its inputs, measurement and results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class Question(Protocol):
 
     @property
     def measure(self) -> Callable[[Inputs], Measurement] | None:
-        """Measure the finding."""
+        """Measure the finding from plan, predictions and earlier findings (`Inputs`)."""
 
     @property
     def check(self) -> Callable[[Plan], None] | None:

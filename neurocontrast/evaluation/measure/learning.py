@@ -100,9 +100,9 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 
 
 def _names(plan: Plan) -> list[str]:
-    """Return the metrics of a learning curve, without descriptive metrics and pooled-only metrics.
+    """Return names of the metrics of a learning curve.
 
-    Metrics of a learning curve have a better direction, and a value for a single fold.
+    Only metrics that should be high, or low, and that a single fold has a value of, are included.
     """
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
@@ -160,7 +160,7 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a sorting key from 0 to 1 for each subject, evenly spaced within each group."""
+    """Return a key from 0 to 1 for each subject, by which sorting spreads groups evenly."""
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)
     ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1

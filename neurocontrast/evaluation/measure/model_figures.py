@@ -40,7 +40,7 @@ _LEADING = ("embedding", "baseline")
 
 @dataclass(frozen=True)
 class Figures:
-    """Metrics of all models, and differences from the embedding."""
+    """Metrics of all models, and the embedding's metrics minus each other model's."""
 
     metrics: dict[str, Metric]
     """Metrics of the embedding."""
@@ -103,7 +103,7 @@ def metric_summary(
 
 
 def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
-    """Compute the metrics of all models on the same resamples of the plan's units."""
+    """Compute the metrics of all models on the same resamples of subjects or sites."""
     rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
     resampling = Resampling(
@@ -170,7 +170,7 @@ def subtract_metrics(
 def _with_p_values(
     gains: Mapping[str, Increment], folds: pd.DataFrame, other: str
 ) -> dict[str, Increment]:
-    """Add the p-value of embedding and another model being equal over folds, for each metric."""
+    """Add to each metric's gain the p-value of a test, over folds, of embedding against `other`."""
     tested = {}
     for name, gain in gains.items():
         column = name.removesuffix("_within_fold")
@@ -194,7 +194,7 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Map each model with the embedding beside its features to the model of the features alone."""
+    """Map each model of measures and embedding together to the model of the same measures alone."""
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:

@@ -196,9 +196,9 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
 ) -> tuple[Predictions, Predictions]:
-    """Predict by embedding, covariates and constant, at known sites and at sites left out.
+    """Predict by models of embedding, covariates and a constant, at known and at left-out sites.
 
-    Return the predictions at known sites, then the predictions at sites left out.
+    Return the predictions at known sites, then the predictions at left-out sites.
     """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
@@ -256,7 +256,7 @@ def _pooled(
 def _estimate(
     plan: Plan, drawn: Mapping[str, Resamples], *, n: int | None = None
 ) -> dict[str, Estimate]:
-    """Return metrics with intervals, and with the number of scans `n` unless `n` is None."""
+    """Return each metric with its interval, and with `n`, the number of scans, if not None."""
     estimates = {}
     for name, resamples in drawn.items():
         estimates[name] = resamples.figure(level=plan.settings.confidence_level)
@@ -272,7 +272,7 @@ def _compare(
     function: Callable[[Floats, Floats], Floats],
     names: Sequence[str],
 ) -> dict[str, Estimate]:
-    """Return the ratio or difference of metrics at unseen sites and a reference, with intervals."""
+    """Return ratios or differences of metrics at unseen sites and `reference`, with intervals."""
     drawn = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for name in names:
@@ -332,7 +332,7 @@ def _site_table(
 
 
 def _predictability(reading: pd.Series | None) -> SitePredictability | None:
-    """Return how well the site is predicted, as a record; None where that was not measured."""
+    """Return the site's balanced accuracy for ``evaluation.json``; None where not measured."""
     if reading is None:
         return None
     return SitePredictability(
@@ -360,7 +360,7 @@ def _warnings(record: NewSite) -> list[Notice]:
 def _compare_errors(record: NewSite, metric: str, error: str, usual: str) -> list[Notice]:
     """Warn of an error that grows at unseen sites, or is no smaller than that of a constant.
 
-    `error` is the metric in words, `usual` the value that the constant predicts.
+    In the warning, `error` names the metric, and `usual` the constant, such as "median".
     """
     notices = []
     ratio = record.ratio["embedding"][metric]

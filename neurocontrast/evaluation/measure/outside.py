@@ -56,7 +56,7 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
 def measure_rows(
     plan: Plan, rows: Rows, reference: Reference | str | None, name: str
 ) -> ScansOutside:
-    """Measure the distance of rows from scans of other subjects that the probe was fitted on."""
+    """Measure distances of some scans from other subjects' scans that the probe was fitted on."""
     if reference is None:
         return ScansOutside()
     if isinstance(reference, str):

@@ -151,7 +151,7 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the name of the model with the embedding beside a model's features; "" without one."""
+    """Return the name of the model that has a model's features and the embedding; "" for none."""
     first = model.name
     if model.baseline is not None and model.baseline.of:
         first = model.baseline.of
@@ -166,9 +166,9 @@ def look_at_baseline(
 ) -> list[Notice]:
     """Return a warning where a model without an encoder or network does as well as the embedding.
 
-    They are compared by the leading `metric`; `by` names the model's estimator. `beside` is the key
-    of the model that has the embedding beside the same features: where that does better than the
-    features alone, the warning says so.
+    Model and embedding are compared by `metric`; `by` names the model's estimator in the warning.
+    `beside` is the name of a second model, of the same features and the embedding together: if the
+    second model does better than the features alone, the warning says so.
     """
     ours = figures.pooled("embedding", metric)
     theirs = figures.pooled(model.name, metric)

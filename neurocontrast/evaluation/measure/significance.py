@@ -179,7 +179,7 @@ def _p_values(
 
 
 def _first_repeat(predictions: OutOfFold) -> OutOfFold:
-    """Return the predictions of the first repeat."""
+    """Return a model's out-of-fold predictions in the first repeat of cross-validation."""
     return replace(
         predictions,
         scores=predictions.scores[:1],
@@ -227,12 +227,12 @@ def permuted_labels(
 def _permuted_figures(
     model: Model, target: Target, splits: Sequence[Split], context: FitContext
 ) -> dict[str, float]:
-    """Cross-validate a model on permuted labels, and return its metrics."""
+    """Cross-validate a model on one permutation of the labels, and return its pooled metrics."""
     return _figures(target, cross_validate(model, target, splits, context))
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return the pooled metrics with a better direction, without descriptive metrics."""
+    """Return the pooled metrics that should be high, or low: all except descriptive metrics."""
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     pooled = pooled_metrics(target, model, rows=model.tested, names=names)
     return {name: float(pooled[name][0]) for name in names}

@@ -22,7 +22,7 @@ there are fewer bins, at least two."""
 
 
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
-    """Return the tables of the cohort and of the predictions by the name of their file."""
+    """Return tables of scans, folds, predictions and calibration by the name of their file."""
     table = plan.table
     target = plan.target
     level = plan.settings.confidence_level

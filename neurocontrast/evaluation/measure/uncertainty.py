@@ -24,8 +24,9 @@ MAX_RANKED = 300_000
 product would take too long."""
 MAX_RESAMPLED = 50_000_000
 ENOUGH_RESAMPLES = 500
-"""Fewest resamples to which `MAX_RESAMPLED`, the most scans × resamples, can cut their number.
+"""Fewest resamples of very many scans.
 
+With more than `MAX_RESAMPLED` scans × resamples, resamples are cut, down to this number at most.
 Intervals of very many scans are nearly normal, and need fewer resamples.
 """
 _CHUNK_VALUES = 4_000_000
@@ -45,7 +46,7 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Return a function, such as a ratio, of this and another metric of the same resamples."""
+        """Combine two metrics of the same resamples by a function, such as their ratio."""
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
             value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
@@ -164,7 +165,7 @@ class Resampling:
     units: Texts
     """Label of the unit of each scan of the target."""
     n_resamples: int
-    """Number of bootstrap resamples; with 0, metrics get a value alone."""
+    """Number of bootstrap resamples; with 0, metrics get a value and no interval."""
     seed: int
     """Draws with the same units and seed are the same for every model."""
 

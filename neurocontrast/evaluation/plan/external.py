@@ -81,7 +81,7 @@ def plan_external(
     info: EmbeddingsInfo | None = None,
     training_info: EmbeddingsInfo | None = None,
 ) -> External:
-    """Check an external test set against a plan, and return the test of the plan's probe.
+    """Check an external test set against a plan, and plan the test of its probe.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _select_scans(
 
 
 def _models_of_columns(plan: Plan) -> list[ProbeModel]:
-    """Return models, other than embedding and covariates, that read columns of the table."""
+    """Return models, besides embedding and covariates, that read columns of the plan's table."""
     models = []
     for model in plan.models[2:]:
         if isinstance(model, ProbeModel) and _columns_of(model):
@@ -189,7 +189,7 @@ def _columns_of(model: ProbeModel) -> tuple[str, ...]:
 
 
 def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple[str, ...]:
-    """Return the columns that models read and that the external table has."""
+    """Return the columns that any of the models reads, if the external table has them too."""
     names = dict.fromkeys(itertools.chain.from_iterable(map(_columns_of, models)))
     return tuple(filter(tested.columns.__contains__, names))
 
@@ -197,9 +197,9 @@ def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple
 def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Return models of columns whose design reads the columns of the external scans as well.
+    """Let models of table columns read the joined table of training and external scans.
 
-    A model whose columns the test table lacks is left out with a warning.
+    A model whose columns the external table lacks is left out with a warning.
     """
     with_measures: list[Model] = []
     notices = []
@@ -240,7 +240,7 @@ def warn_of_untested(plan: Plan) -> Plan:
 
 
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:
-    """Return the baseline on covariates of both tables; warn where its estimator had to change."""
+    """Return the baseline on covariates that both tables have; warn if its estimator changed."""
     model = with_covariates(joined.models[1], joined.table, covariates)
     if not isinstance(model, ProbeModel) or model.estimator is None:
         return model, []
@@ -276,9 +276,10 @@ def _naming_the_test_table(hint: str = "") -> Iterator[None]:
 
 
 def _check_shared(plan: Plan, tested: pd.DataFrame) -> tuple[frozenset[str], list[Notice]]:
-    """Refuse people whom the probe was fitted on, or return them with a warning where allowed.
+    """Refuse external people whom the probe was fitted on.
 
-    They are found by their identifiers, and by the content of their scans under another name.
+    With ``allow_overlap`` return such people, and a warning. People are found by their identifiers,
+    and by the content of their scans under another name.
     """
     fitted = plan.table.iloc[plan.fitted_rows]
     trained = KnownPeople.of_rows(fitted["subject_id"], fitted[CONTENT])
@@ -320,7 +321,10 @@ def _join(plan: Plan, scans: _ExternalScans) -> Plan:
 def _check_leaks(
     plan: Plan, joined: Plan, tested: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
-    """Refuse people of pretraining and one image under two names; where allowed, warn of both."""
+    """Refuse external people seen in pretraining, and one image under two names.
+
+    With ``allow_overlap`` return a warning of either.
+    """
     allowed = plan.settings.allow_overlap
     copies = 0.0
     if plan.fixed:

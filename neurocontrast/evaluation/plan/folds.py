@@ -50,7 +50,7 @@ def check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 
 
 def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Split]:
-    """Return splits without leaks: by a column, a file, a splitter, left-out sites, or dealt."""
+    """Make splits from a column, file or splitter, leave sites out, or deal subjects to folds."""
     table = scans.table
     target = scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)

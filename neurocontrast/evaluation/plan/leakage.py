@@ -1,4 +1,4 @@
-"""Find people of pretraining among the people who are evaluated, and one person under two names."""
+"""Find evaluated people whom the encoder was pretrained on, and one person under two names."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ALLOWED_COPIES = 0.01
 
 @dataclass(frozen=True)
 class Overlap:
-    """People of pretraining among the people who are evaluated."""
+    """Evaluated people whom the encoder was pretrained on, and how they were looked for."""
 
     subjects: frozenset[str]
     compared: tuple[str, ...]
@@ -34,7 +34,7 @@ class Overlap:
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Return the warnings of pretraining, then `others` without warnings of pretraining."""
+        """Put this overlap's warnings in place of warnings about pretraining among `others`."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:
@@ -44,7 +44,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Leaks:
-    """People of pretraining, and copies of scans, that are allowed among the tested scans."""
+    """Tested people whom the encoder was pretrained on, and copied scans, that are allowed."""
 
     overlap: Overlap
     notices: tuple[Notice, ...]
@@ -59,7 +59,7 @@ def check_leaks(
     settings: EvaluationSettings,
     info: EmbeddingsInfo,
 ) -> Leaks:
-    """Refuse people of pretraining among the tested scans, and one scan under two names.
+    """Refuse tested people whom the encoder was pretrained on, and one scan under two names.
 
     In the fixed design, test rows that are copies of fitted rows are counted, not refused, since
     official image sets hold some.
@@ -177,7 +177,10 @@ def check_duplicates(
 
 
 def _look_at_visits(table: pd.DataFrame, *, allow_overlap: bool) -> list[Notice]:
-    """Refuse subjects whose names are a person's with a visit (``01_m12``), or warn if allowed."""
+    """Refuse subject names that end in a visit (``01_m12``), as one person would be two subjects.
+
+    With `allow_overlap` return a warning.
+    """
     subjects = table.drop_duplicates("subject_id")
     groups = visits_of_people(subjects["subject_id"], subjects.get("sex"))
     if not groups:

@@ -69,7 +69,7 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
 
 
 def _join_reasons(dropped: Mapping[str, str], *, expected: Sequence[str]) -> str:
-    """List the covariates that are left out for reasons other than `expected`, with reasons."""
+    """List left-out covariates with reasons, but none whose reason is among `expected`."""
     reasons = []
     for name, why in dropped.items():
         if why not in expected:

@@ -117,7 +117,7 @@ class Plan:
         predicted: str = "",
         block: str = "",
     ) -> FeatureDesign:
-        """Return the design of the features of one encoder, or of one of its blocks."""
+        """Return the `FeatureDesign` of one encoder's features, or of one block of the features."""
         target = self.target.name
         steps = adjustments(self.table, self.settings, target=target, predicted=predicted)
         if not block:
@@ -158,7 +158,10 @@ class Plan:
         return replace(self, models=tuple(models.values())).with_notices(model.notices)
 
     def with_outcome(self, outcome: Model | Notice | None) -> Plan:
-        """Return the plan with a model, or with the warning that says why there is none."""
+        """Return the plan with a model added, with a warning added, or unchanged for None.
+
+        `outcome` is the return value of a function such as those in `MODELS`.
+        """
         if isinstance(outcome, Notice):
             return self.with_notices([outcome])
         if outcome is None:

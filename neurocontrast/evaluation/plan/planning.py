@@ -141,7 +141,7 @@ def _check_estimator(
 
 
 def _with_kind_of_scores(target: Target, estimator: BaseEstimator | None) -> Target:
-    """Return the target, with a mark if the estimator gives decision values, not probabilities."""
+    """Record in the target whether the user's classifier gives probabilities or decision values."""
     if estimator is None or target.kind == "continuous":
         return target
     return replace(target, has_probabilities=gives_probabilities(estimator))

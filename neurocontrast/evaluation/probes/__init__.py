@@ -1,1 +1,1 @@
-"""Fit a matrix of scans in one fold: designs, scalers, probes, searches, averages of members."""
+"""Fit probes to features in one fold: adjust, standardise, choose the penalty, predict."""

@@ -195,7 +195,10 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
 def look_at_inner_folds(
     table: pd.DataFrame, target: Target, splits: Sequence[Split], settings: EvaluationSettings
 ) -> list[Notice]:
-    """Warn of training folds whose inner folds cannot leave sites out, as the settings ask."""
+    """Warn of training folds with too few sites or subjects for inner folds that leave sites out.
+
+    No warning is given where the settings ask for stratified inner folds.
+    """
     if settings.inner_splits == "stratified":
         return []
     subjects = table["subject_id"].to_numpy(dtype=object)

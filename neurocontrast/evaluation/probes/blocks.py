@@ -1,4 +1,4 @@
-"""Standardise blocks of features once, and weigh the blocks as often as weights are tried."""
+"""Standardise blocks of features once, and weigh the blocks anew for each weight to try."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 
 class WeighableRows(Protocol):
-    """Training and test rows of several blocks of features, to be weighed without a new fit."""
+    """Training and test rows of several blocks of features, standardised once, not yet weighed."""
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
         """Return training and test rows, with the features of each block divided by its divisor."""
@@ -29,7 +29,7 @@ class WeighableRows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class BlockColumns:
-    """Standardised columns of each block, for at most as many columns as training rows."""
+    """Standardised columns of each block; used for at most as many columns as training rows."""
 
     train: Sequence[Floats]
     test: Sequence[Floats]
@@ -77,9 +77,10 @@ class StandardisedBlocks:
     n_columns: int
 
     def weighed(self, design: Design) -> tuple[Floats, Floats]:
-        """Return features of training and test rows as `standardised` does for a weighed design.
+        """Return training and test rows with each block scaled to its weight in a design.
 
-        If features outnumber the training rows, axes can have other signs than in `standardised`.
+        The result is that of `standardised`, without standardising anew. If features
+        outnumber the training rows, axes can have other signs than in `standardised`.
         """
         scaler = scaler_of(design, n_columns=self.n_columns)
         assert isinstance(scaler, BlockScaler)
@@ -102,7 +103,7 @@ def standardised_blocks(design: Design, train: Rows, test: Rows) -> Standardised
 
 
 def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
-    """Return each block's inner products (n, n_train) of rows with training rows."""
+    """Multiply training and test rows of each block with its training rows: inner products."""
     of_train = []
     of_test = []
     for x_train, x_test in zip(train, test, strict=True):

@@ -40,7 +40,7 @@ share is chosen; without inner folds, the first."""
 
 
 class Block(NamedTuple):
-    """Block of columns: one of several joined encoders, or an encoder's network or components."""
+    """Columns of one of several joined encoders, or of an encoder's network or components."""
 
     name: str
     n_features: int
@@ -103,10 +103,10 @@ class PairDesign:
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Pair a design of two blocks with each weight to try, and any other design with None.
+    """Return pairs (weight, design) to try: a design of two blocks once with each of `WEIGHTS`.
 
-    A weight that the design has already is the only one. Joined features of several encoders have
-    equal variances, and no weight to choose.
+    A weight that the design has already is the only one. Any other design comes once, with None as
+    its weight: joined features of several encoders have equal variances, and no weight to choose.
     """
     is_pair = isinstance(design, PairDesign)
     if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):
@@ -207,8 +207,8 @@ def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[f
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
     """Return the scaler of a design, which gives each block its share of the total variance.
 
-    `n_columns` is the number of columns of the design's matrix; without `n_columns` the sizes of a
-    `PairDesign`'s blocks are not known.
+    `n_columns` is the number of columns of the design's matrix. Without `n_columns` the scaler of a
+    `PairDesign` shows its weights, but not the sizes of blocks.
     """
     if isinstance(design, PairDesign):
         return _scaler_of_pair(design, n_columns)
@@ -220,7 +220,7 @@ def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler
 
 
 def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
-    """Return the scaler of a `PairDesign`; the embedding's blocks share the rest of the weight."""
+    """Return a `PairDesign`'s scaler: the embedding's blocks share equally in 1 − `weight`."""
     n_own = design.embedding.features.shape[1]
     sizes = design.embedding.sizes or (n_own,)
     weight = design.weight
@@ -239,7 +239,10 @@ def _threads() -> ThreadpoolController:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread: on small matrices, more cost time and change digits."""
+    """Return a context that keeps linear algebra to one thread.
+
+    On small matrices more threads cost time, and change the last digits.
+    """
     return _threads().limit(limits=1)
 
 
@@ -316,7 +319,7 @@ def _listed(blocks: Sequence[Block]) -> str:
 
 
 class Matrices(NamedTuple):
-    """Standardised features of training and test rows, with the scaler and axes of training."""
+    """Standardised features of training and test rows; scaler and axes of the training rows."""
 
     train: Floats
     test: Floats

@@ -40,7 +40,7 @@ class EstimatorError(ConfigError):
 
 
 class FittedModel(NamedTuple):
-    """An estimator fitted on training rows, the features of test rows, and a probe's choices."""
+    """An estimator fitted on training rows, with scaled test features and the chosen penalty."""
 
     estimator: Any
     x_test: Floats
@@ -62,7 +62,9 @@ def fit_built_in(
     pairs: Pairs,
     settings: EvaluationSettings,
 ) -> FittedModel:
-    """Choose the strength on inner folds, the strongest of equals, and fit all training rows.
+    """Choose the penalty on inner folds, and fit a built-in probe to all training rows.
+
+    Of penalties with equal losses the strongest is chosen.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
     and rotated once for the whole grid. The width of a kernel, and the weight of two blocks
@@ -161,7 +163,7 @@ def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
 
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
-    """Refuse a regressor for classes, a classifier for numbers, or one without scores."""
+    """Refuse a regressor for classes, and a classifier for numbers or that cannot rank scans."""
     name = describe_own(estimator)[0]
     continuous = target.kind == "continuous"
     try:

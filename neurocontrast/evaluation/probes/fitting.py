@@ -1,4 +1,4 @@
-"""Fit a probe on training rows and predict test rows; average the members of a run."""
+"""Fit a probe on training rows and predict test rows; average predictions by several encoders."""
 
 from __future__ import annotations
 
@@ -163,10 +163,11 @@ def fit_and_predict(
 def average_members(
     predictions: Sequence[Prediction], target: Target, train: Rows, settings: EvaluationSettings
 ) -> Prediction:
-    """Average the members' probabilities, decision values or numbers, and decide by the mean.
+    """Average predictions by several encoders (members) of a run, and decide by the mean.
 
-    The strength is the median of the members', the weight of the first block their mean; None where
-    some members have no such block.
+    Probabilities, decision values or numbers are averaged. The strength is the median of the
+    members' strengths. The weight of the first block is the mean of the members' weights, None
+    where a member has none.
     """
     scores = np.mean(list(map(attrgetter("scores"), predictions)), axis=0)
     threshold = None

@@ -1,4 +1,4 @@
-"""Encoders (members) of one run: the columns of each, and a matrix for each, never joined."""
+"""Divide the features of a run's encoders (members): a matrix for each encoder, never joined."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Search:
 
     @property
     def widths(self) -> tuple[float | None, ...]:
-        """Factors of the kernel's width to choose from; only None for a probe without a kernel."""
+        """Kernel's widths to choose from, as factors; ``(None,)`` for a probe without a kernel."""
         return self.probe.widths or (None,)
 
     @property
@@ -173,7 +173,10 @@ def choose_weight(
 
 
 def lowest_from_nearest(losses: Losses, best: Mapping[float, int], weight: float) -> int:
-    """Return the grid position of a weight's best penalty, searched from the nearest weight's."""
+    """Return the grid position of a weight's best penalty.
+
+    The search starts at the best penalty of the nearest weight in `best`.
+    """
     if not best:
         return losses.lowest()
     nearest = min(best, key=lambda earlier: abs(earlier - weight))

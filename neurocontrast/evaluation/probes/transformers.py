@@ -35,16 +35,16 @@ _N_SITES = 8  # shown in a message
 
 
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
-    """Adjust the features of a table by side columns, which parameters name.
+    """Adjust the features of a table by its side columns, such as the site or covariates.
 
-    Every column that no parameter names is a feature.
+    Parameters name the side columns; every column that no parameter names is a feature.
     """
 
     side_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the parameters that name a side column, or several side columns."""
 
     def side_columns(self) -> tuple[Column, ...]:
-        """Return the columns that the adjustment reads."""
+        """Return the columns, such as site and covariates, that are adjusted for."""
         columns: list[Column] = []
         for parameter in self.side_parameters:
             named = getattr(self, parameter)
@@ -74,7 +74,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return self.adjust(*self._read(X, reset=False))
 
     def get_feature_names_out(self, input_features: Any = None) -> Texts:
-        """Return the names of the features."""
+        """Return the names of the adjusted features, without the side columns."""
         check_is_fitted(self, "n_features_in_")
         names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
         keys = pd.Index(names if hasattr(self, "feature_names_in_") else range(len(names)))
@@ -91,7 +91,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return self.encoder_.transform(chosen)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
-        """Return the features, and the table of side columns under names that are text."""
+        """Divide a table into features (n, p) and a table of side columns, named by text."""
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = X

@@ -173,7 +173,7 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
 
 
 def describe_splitter(cv: Any) -> str:
-    """Describe a splitter by its repr, or by its class where the repr has an address."""
+    """Describe a splitter by its repr, or by its class if the repr has a memory address."""
     if not hasattr(cv, "split"):
         return "pairs of training and test rows"
     expression = repr(cv)

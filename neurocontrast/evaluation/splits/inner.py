@@ -24,10 +24,10 @@ MIN_LEFT_OUT_SUBJECTS = 10
 """Fewest subjects of a site, or of a group of sites, that an inner fold leaves out. The loss of
 fewer subjects says little."""
 PARTS_OF_TRAIN = 5
-"""Number of parts of the training rows; one part is validation where a column names none."""
+"""Number of parts of the training rows, one of which is validation if a split column has none."""
 FEW_PER_INNER_FOLD = 5
-"""Number of subjects of a class per inner fold; with fewer, classes are spread over folds
-evenly."""
+"""Fewest subjects of the smallest class, per inner fold, with which subjects are dealt at random;
+with fewer, each class is spread evenly over the inner folds."""
 
 
 def penalty_folds(

@@ -209,7 +209,7 @@ def stratified(
     n_repeats: int,
     seed: int,
 ) -> list[Split]:
-    """Return the numbered folds of `SiteStratifiedGroupKFold`.
+    """Return the splits of `SiteStratifiedGroupKFold`, each with its repeat and fold number.
 
     Where the site is the target, sites do not stratify.
     """
@@ -263,7 +263,7 @@ def leave_site_out(
 
 
 def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
-    """Return each subject's fold: dealt in turn, in order of keys, ties in random order."""
+    """Return each subject's fold: subjects, sorted by `keys`, ties at random, are dealt in turn."""
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
     fold_of = np.empty(n, dtype=np.intp)
@@ -313,7 +313,7 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
 
 
 def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, Texts]:
-    """Return the subject of each row, and its site: `NO_SITE` where that is missing."""
+    """Return the subject and the site of each row; `NO_SITE` for a row without a site."""
     if (
         sites is None
         and isinstance(groups, pd.DataFrame)
@@ -342,7 +342,7 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
-    """Return subjects and sites; a single column is read as sites, and each row as a subject."""
+    """Return subjects and sites; a single column of `groups` is sites, each row then a subject."""
     column = np.asarray(groups, dtype=object)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     if sites is not None or column.ndim != 1:
@@ -358,7 +358,7 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
-    """Return the rows of train, validation and test, by part."""
+    """Return a split's rows by the keys ``train``, ``validation`` and ``test``."""
     validation = split.validation
     if validation is None:
         validation = np.empty(0, dtype=np.intp)

@@ -1,9 +1,9 @@
 """The models of an evaluation.
 
-A new model is a function of a plan that makes it, and a place in `MODELS`. What needs images, or a
-network, is added to the plan by the command that has them (`Plan.with_model`). On an external test
-set only models of columns are tested (a `CovariateDesign` or a `MeasureDesign`), and a warning
-names the models that are not.
+To add a model, write a function that makes the model of a plan, and put the function into `MODELS`.
+A model that needs images or a network is added to the plan by the command that has read them
+(`Plan.with_model`). On an external test set only models of columns are tested (a `CovariateDesign`
+or a `MeasureDesign`), and a warning names the models that are not.
 """
 
 from neurocontrast.evaluation.plan.models.beside import make_regional_beside

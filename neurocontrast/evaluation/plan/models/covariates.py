@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates encoded as numbers, estimated on the training rows.
+    """Covariates as a matrix of numbers, by an encoder fitted to the training rows.
 
     Without any covariate the matrix is one constant column, from which a probe learns the average.
     """
@@ -72,10 +72,10 @@ def make_baseline(plan: Plan) -> Model:
 
 
 def with_estimator(model: ProbeModel, plan: Plan, names: Sequence[str], rows: Rows) -> ProbeModel:
-    """Return a baseline with the user's estimator, or the default probe and a warning.
+    """Return the covariates' baseline with the user's estimator, if the estimator can fit them.
 
-    Without a covariate the baseline is the average of the training rows, which only a built-in
-    probe is sure to predict.
+    If not, the baseline has the default probe and a warning. Without a covariate the baseline is
+    the average of the training rows, which only a built-in probe is sure to predict.
     """
     columns = CovariateDesign(plan.table, tuple(names))
     n_covariates = len(model.covariates)
@@ -111,7 +111,7 @@ def _has_new_sites(plan: Plan, names: Sequence[str]) -> bool:
 
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:
-    """Return the baseline with other covariates, or with the covariates of another table."""
+    """Return the baseline changed to the covariates `names` of a table, such as a joined one."""
     covariates = tuple(names)
     if not isinstance(model, ProbeModel):
         return replace(model, covariates=covariates)

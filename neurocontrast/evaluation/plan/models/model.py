@@ -1,4 +1,4 @@
-"""A model of an evaluation: a name, a matrix of the scans, and an estimator."""
+"""Models of an evaluation: an estimator of features, a constant, or predictions made elsewhere."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Model:
     baseline: Baseline | None = field(default=None, kw_only=True)
     """Names of a model that the embedding is compared with; None for embedding and covariates."""
     covariates: tuple[str, ...] = field(default=(), kw_only=True)
-    """Columns of age, sex and the like that the baseline of covariates reads; empty for others."""
+    """Columns of age, sex and the like that the baseline reads; empty for other models."""
     result_keys: Mapping[str, object] = field(default_factory=dict, kw_only=True)
     """Keys that the model adds to ``evaluation.json``, with their values."""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, kw_only=True)
@@ -95,7 +95,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class ProbeModel(Model):
-    """An estimator fitted to a matrix of the scans, such as embedding, covariates or voxels.
+    """An estimator fitted to features, such as embedding, covariates or components of voxels.
 
     `estimator` is a built-in probe or any estimator of scikit-learn; None: the built-in probe that
     the settings name.
@@ -159,7 +159,7 @@ class ProbeModel(Model):
 
 @dataclass(frozen=True, eq=False)
 class ConstantModel(Model):
-    """The median of the training scans, or the share of each class in them."""
+    """Constant prediction: the median of the training scans' target, or the share of each class."""
 
     def predict(
         self,
@@ -207,7 +207,7 @@ class GivenModel(Model):
         split: Split,
         context: FitContext,  # noqa: ARG002
     ) -> Prediction:
-        """Return the predictions of the split."""
+        """Return the predictions, made elsewhere, of the split's repeat and fold."""
         return self.predictions[split.repeat, split.fold]
 
     def describe(

@@ -44,9 +44,9 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 
 
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
-    """Return a baseline that the user's estimator can fit, or the warning of its being left out.
+    """Return a baseline if the user's estimator can fit its features, else a warning.
 
-    A baseline gets no other estimator than the embedding's: the comparison would be of estimators.
+    With another estimator than the embedding's, estimators would be compared, not features.
     """
     why = why_unfit(plan, model.design, plan.splits[0].train)
     if why is None or model.baseline is None:
@@ -55,7 +55,7 @@ def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
 
 
 def find_picked_columns(estimator: BaseEstimator) -> str | None:
-    """Return the step or parameter that names columns by position; None without one."""
+    """Return an estimator's step or parameter that names columns by position; None without one."""
     parameters = {"": estimator, **estimator.get_params(deep=True)}
     for path, value in parameters.items():
         name = path.rpartition("__")[2]

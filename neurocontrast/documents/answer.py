@@ -7,7 +7,7 @@ from pydantic import Field
 from neurocontrast.documents.document import Document
 
 Ranges = dict[str, dict[str, list[float]]]
-"""Channel of a scan → quantity → lowest and highest value over the training scans."""
+"""Channel of a scan → measure of the image → lowest and highest value over training scans."""
 
 
 class KnownAnswer(Document):

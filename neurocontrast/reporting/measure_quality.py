@@ -40,7 +40,7 @@ UNITS_OF_KINDS = {"thickness": "mm", "volume": "mm³", "area": "mm²"}
 """Kind of regional measure → unit at the axis of its figure."""
 _N_SITES = 10
 _SHADES = (0.5, 1.0, 2.0)
-"""Absolute shifts of a site's median, in deviations, at which a cell gets the next darker shade."""
+"""Robust standard deviations of a site's shift from which a cell is a shade darker."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +202,7 @@ def _measures(quality: MeasureQuality) -> Block:
 
 
 def _shifts(quality: MeasureQuality) -> Block:
-    """Return the shift of every site (columns) in every measure (rows) as shaded numbers."""
+    """Return the shift of each site's median (columns) in each measure (rows) as shaded numbers."""
     shifts = quality.by_site.pivot(index="measure", columns="site", values="shift")
     order = shifts.reindex(quality.measures["measure"])
     furthest = order.abs().max(axis=1).fillna(0).sort_values(ascending=False, kind="stable")

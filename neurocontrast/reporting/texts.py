@@ -58,7 +58,7 @@ class PermutationResult:
 
     @property
     def among(self) -> str:
-        """Continue "labels were exchanged between subjects" by the strata; empty without strata."""
+        """Words after "between subjects", such as " of the same site"; empty without strata."""
         if self.within_site and self.within_fold:
             return " of the same site and test fold"
         if self.within_site:

@@ -123,7 +123,7 @@ class ScanCounts(Document):
 
 
 class ProbePredictionsRecord(PredictionsOrigin):
-    """Description of predictions by the probe of an evaluation: data, probe, and numbers."""
+    """Description of predictions by the probe of an evaluation: data, probe, counts of scans."""
 
     format: int
     target: str

@@ -85,7 +85,7 @@ class Provenance(PublicProvenance):
     """Version of the scheme that draws augmented views at random; 1 for runs without the key."""
 
     def files_of(self, kind: str) -> Json:
-        """Return the digests of input files, such as ``vectors``, recorded when the run began.
+        """Return the files of a kind that the run began with: digest → name in the configuration.
 
         Parameters
         ----------

@@ -168,7 +168,7 @@ class Permutation(ResultSection):
 
 
 class VoxelsAbout(ResultSection):
-    """Voxels of a model of intensities: grid, mask, smoothing, and number of components."""
+    """Voxels whose intensities a baseline reads: grid, mask, smoothing, number of components."""
 
     spacing_mm: StrictFloat | None = None
     mask: str | None = None

@@ -164,7 +164,7 @@ def with_estimator(words: str, title: str) -> str:
 
 
 def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBaseline]:
-    """Return the baseline with the best value of each kind of measures."""
+    """Return, for each set of measures, the baseline with the best value of a metric."""
     sign = -1.0
     if describe_metric(metric).higher_is_better:
         sign = 1.0

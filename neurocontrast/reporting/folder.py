@@ -83,7 +83,7 @@ class EvaluationFolder(ResultTables):
 
     @property
     def software(self) -> Environment:
-        """Versions of Python and packages that evaluated; empty if none are recorded."""
+        """Versions of Python and packages that ran the evaluation; empty if none are recorded."""
         return self.summary.environment or Environment()
 
     @property

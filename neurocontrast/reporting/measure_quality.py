@@ -62,7 +62,7 @@ class MeasureQuality:
     n_deviations : float
         Distance from the centre, in deviations, from which a value is outside.
     least : int
-        Number of measures outside from which a person without gaps is flagged.
+        Number of outlying measures from which a person is flagged, even if no measure is missing.
     """
 
     people: pd.DataFrame
@@ -238,7 +238,7 @@ def _pictures(quality: MeasureQuality) -> list[Picture]:
 
 @styled
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
-    """Draw a measure at the ten most unusual sites: quantiles, and people outside as crosses."""
+    """Draw a measure at the ten most unusual sites: quantiles, and outlying people as crosses."""
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
     filled = of_measure[of_measure["n"] > 0]
     weight = filled["n_outside"] + filled["shift"].abs().fillna(0)

@@ -131,7 +131,7 @@ _JINJA.globals |= {
 
 
 def template_of(text: str, words: wording.Words) -> jinja2.Template:
-    """Return a Jinja text as a template, or the template file if the text is a name in ``.j2``.
+    """Return a Jinja text as a template, or the template file if the text ends with ``.j2``.
 
     A file for the kind of samples, such as images, replaces the file of that name for scans.
     """

@@ -16,7 +16,7 @@ SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivi
 """Metrics that reports on images write in per cent, as papers on image recognition do."""
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 _PATH_ALONE = re.compile(r"^([\s-]*(?:[\w.-]+(?:: |=))?['\"]?)/(?:(?!, /|: )[^\n])*/", re.MULTILINE)
-"""Path that fills a line or a value: its folders may have blanks and commas in their names."""
+"""Pattern of a path that fills a line or a value, so that folders may have blanks and commas."""
 
 _LEADING = {
     "binary": ("auc", "balanced_accuracy", "average_precision"),

@@ -7,7 +7,7 @@ from pydantic import Field
 from neurocontrast.documents.document import Document
 
 Ranges = dict[str, dict[str, list[float]]]
-"""Channel of a scan → quantity → lowest and highest value over the training scans."""
+"""Channel of a scan → measure of the image → lowest and highest value over training scans."""
 
 
 class KnownAnswer(Document):
@@ -21,6 +21,6 @@ class KnownAnswer(Document):
     predictions: dict[str, float] = Field(default_factory=dict)
     """Folder of a probe → number that the probe predicts for the sample."""
     learned_from: Ranges = Field(default_factory=dict)
-    """Ranges of the training scans; a new scan outside of them is unlike the training scans.
+    """Ranges of image measures over the training scans, with which a new scan is compared.
     May be empty.
     """

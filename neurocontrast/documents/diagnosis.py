@@ -60,7 +60,7 @@ class PlannedRun(Document):
     n_members: int | None = None
     """Number of encoders (members) that the run trains; None for a run of one encoder."""
     advice: str | None = None
-    """Recipe that suits the table, and any settings, as words to type after ``--config``."""
+    """Recipe, and any settings, for the table of scans: words to type after ``--config``."""
     because: str | None = None
 
     def lines(self) -> list[str]:

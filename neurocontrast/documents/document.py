@@ -103,7 +103,7 @@ def content_of(document: Document | None) -> Json:
 
 
 def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
-    """Return keys and values that several JSON objects share; null is not shared."""
+    """Return the keys that have one value in all of several JSON objects; null does not count."""
     shared = {}
     for key, value in contents[0].items():
         values = list(map(methodcaller("get", key), contents))
@@ -113,7 +113,7 @@ def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
 
 
 def _plain(value: object) -> object:
-    """Copy a JSON value, with documents as dicts and tuples as lists."""
+    """Copy a value for a JSON file: a `Document` becomes a dict, a tuple a list."""
     if type(value) in _SCALARS:  # most values: digests of people, cells of known answers
         return value
     if isinstance(value, Document):

@@ -35,9 +35,9 @@ _N_ROWS = 8192
 _OF_PANDAS = b"PANDAS_ATTRS"
 """Key of a Parquet file's metadata under which pandas keeps `DataFrame.attrs`."""
 _PEOPLE = ("pretraining_subjects", "pretraining_contents", "pretraining_contents_complete")
-"""Keys on the people of pretraining, which are also kept for pandas in `DataFrame.attrs`."""
+"""Keys of `EmbeddingsInfo` on people of pretraining, which `DataFrame.attrs` keep as well."""
 _N_FEATURES = "n_features"
-"""Key in `DataFrame.attrs` of the number of features that the description is about."""
+"""Key in `DataFrame.attrs` of the number of features: with another number, attrs are ignored."""
 
 
 def feature_names(n_features: int) -> list[str]:
@@ -62,7 +62,7 @@ class Embeddings:
     table.
     """
     in_memory: pd.DataFrame | None = None
-    """Metadata of a DataFrame as a file would hold them; None if the table was read from a file."""
+    """The user's DataFrame without features, to write or digest; None if read from a file."""
 
     @classmethod
     def of(cls, table: AnyEmbeddings, *, parameter: str = "embeddings") -> Self:
@@ -172,7 +172,7 @@ def _write(
 def _schema_of(
     described: Mapping[str, pyarrow.Array], features: np.ndarray, info: EmbeddingsInfo
 ) -> pyarrow.Schema:
-    """Return names and types of the file's columns, with the run's description as metadata."""
+    """Return the Parquet schema of an embeddings table, with the run's description as metadata."""
     names = feature_names(features.shape[1])
     fields = []
     for name, values in described.items():
@@ -240,7 +240,7 @@ def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
 
 
 def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> EmbeddingsInfo:
-    """Return the people of pretraining from `DataFrame.attrs`; nobody if features were changed."""
+    """Return the people of pretraining from `DataFrame.attrs`; none if features were dropped."""
     content = attrs.get(_KEY.decode())
     if not isinstance(content, str) or not content:
         return EmbeddingsInfo()
@@ -322,7 +322,7 @@ def _with_identifiers(metadata: pd.DataFrame) -> pd.DataFrame:
 def _read_groups(
     file: pyarrow.parquet.ParquetFile, names: Sequence[str]
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Read a file by row groups, without a second copy of the features in memory."""
+    """Read a Parquet file as metadata and features, group by group of rows to save memory."""
     features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
     columns = file.schema_arrow.names
     # By position: a look-up by name passes over all columns, and several members have thousands.

@@ -92,7 +92,7 @@ def _as_recipe(encoder: object) -> object:
 
 
 class WeightsDigest(Document):
-    """SHA-256 of weights, and their file's name; a run of several encoders has no single file."""
+    """SHA-256 of a run's weights, and the name of their file; no name for several encoders."""
 
     sha256: str | None = None
     file: str | None = None
@@ -127,7 +127,10 @@ class ObjectiveRecord(Document):
     def _pass_over_keys_of_a_users_loss(
         cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> object:
-        """Ignore a key that a user's own loss, ``module:Class``, uses in another meaning."""
+        """Replace a wrong value by the default if the loss is a user's class, ``module:Class``.
+
+        A user's loss may have a setting of the same name with another meaning.
+        """
         try:
             return check(value)
         except ValidationError:
@@ -158,17 +161,17 @@ class BesideRecord(Document):
 
 
 class Start(Document):
-    """Section ``init``: the weights that a run's training started from."""
+    """Section ``init``: weights of an earlier run, or imported ones, that training started from."""
 
     name: str = ""
     sha256: str | None = None
     encoder: str = ""
-    """Statement, in words, of which weights of the encoder were taken over."""
+    """Statement, in words, of which weights of the encoder were taken over at the start."""
     head: str = ""
     """Start of the projection head: ``new``, or ``taken over`` from the earlier weights."""
     imported: ImportedWeights | None = None
     subjects_known: bool = True
-    """Whether all people are known whom the earlier weights had learned from."""
+    """Whether everyone is known whom the weights at the start had been trained on."""
 
 
 class ImportedWeights(Document):
@@ -266,7 +269,11 @@ class BlockDescription(Document):
 
 
 class RunDescription(EncoderDescription):
-    """Description of a run: its encoder as in ``encoder.json``, or the keys that several share."""
+    """Description of a run: its encoder as in ``encoder.json``, or all of its encoders.
+
+    For several encoders, the keys hold values that all encoders share; `members`, `blocks` and
+    `kinds` describe single encoders, joined tables and recipes.
+    """
 
     name: str | None = None
     members: list[MemberDescription] = Field(default_factory=list)

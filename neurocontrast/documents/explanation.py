@@ -89,7 +89,7 @@ class ExplanationRecord(ExplanationMethod):
     """SHA-256 of the encoder's weights."""
     probe: ExplainedProbe | None = None
     quantity: str = ""
-    """Unit of the map's values, in words; empty in earlier versions, which averaged over
-    subjects.
+    """Meaning of the map's values, such as shares of the score's differences between subjects.
+    Empty in files of earlier versions, whose maps hold averages over subjects.
     """
     environment: Environment | None = None

@@ -19,7 +19,7 @@ from neurocontrast.documents.section import ResultSection
 
 Interval = tuple[StrictFloat, StrictFloat] | None
 _OF_EARLIER_VERSIONS = ("voxels", "regional")
-"""Keys of models that earlier versions fitted without an entry in section ``rivals``."""
+"""Models whose results earlier versions wrote without naming the model in ``rivals``."""
 _ELSEWHERE = ("embedding", "baseline")
 """Models whose results are fields of `Result`, not entries of ``models``."""
 _KEYS = {"metrics": "{}", "increment": "{}_increment", "gain": "{}_gain_increment"}
@@ -45,7 +45,7 @@ class Metric(ResultSection):
 
     @property
     def value(self) -> float | None:
-        """The metric of all predictions together, or its mean over folds if there is none."""
+        """Metric of all predictions together; if undefined, the mean of the metric over folds."""
         if self.pooled is None:
             return self.mean
         return self.pooled
@@ -95,7 +95,7 @@ class ModelFigures(ResultSection):
 
 
 def gather_models(content: Mapping[str, object]) -> dict[str, object]:
-    """Move results from the models' keys in ``evaluation.json`` to ``models``.
+    """Move results of models, such as the file's key ``voxels_increment``, into ``models``.
 
     Results of the embedding and of the covariates keep their keys.
     """

@@ -65,7 +65,7 @@ class Outlyingness(Part):
 
 
 class SkippedSite(ResultSection):
-    """Site that was not left out to test a probe at an unseen site, and the reason."""
+    """Site that was never held out, so not tested as an unseen site, and the reason."""
 
     site: str
     why: str = ""
@@ -162,19 +162,22 @@ class ExternalTest(Part):
     strength: StrictFloat | None = None
     threshold: StrictFloat | None = None
     weight: StrictFloat | None = None
-    """Weight of the network's features against appended components; None without components."""
+    """Share of the network in the features' total variance, chosen on inner folds.
+
+    The rest is the share of the appended components; None without components.
+    """
     metrics: dict[str, ExternalMetric] = {}
     baseline: dict[str, ExternalMetric] = {}
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     rivals: dict[str, ExternalBaseline] = {}
-    """Name of a model of regional measures → its metrics; images of external scans are not read."""
+    """Name of a baseline of regional measures → metrics; the external images are not read."""
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None
 
     def as_result(self, evaluation: Result) -> Result:
-        """Return the external test's metrics as a `Result`, with the evaluation's models."""
+        """Return the evaluation's record with all metrics replaced by the external test's."""
         models = {}
         for key, baseline in self.rivals.items():
             metrics = _as_metrics(baseline.metrics)

@@ -41,14 +41,14 @@ class EmbeddingsInfo(PretrainingPeople):
     output.
     """
     max_missing: float | None = None
-    """Largest share of regional measures a person might lack, 0 to 1; None for the run's
-    setting.
+    """Largest share of regional measures that an embedded person might lack, 0 to 1; None if
+    set as in the run that trained the encoder.
     """
     flow: list[FlowStep] = Field(default_factory=list)
 
     @property
     def encoder_digest(self) -> str | None:
-        """SHA-256 of the weights, followed by layer, precision and read-out if not the defaults."""
+        """SHA-256 of the weights, then layer, precision and read-out if not the defaults."""
         if self.run.weights.sha256 is None:
             return None
         words = [self.run.weights.sha256]

@@ -18,7 +18,7 @@ class FailedScan(Document):
 
 
 class IncomingRecord(Document):
-    """Section ``scans``: the table or folder of scans that `predict` embedded first."""
+    """Section ``scans``: scans that `predict` embedded itself, not reading an embeddings table."""
 
     source: str
     """Name of the table or folder of scans."""
@@ -42,7 +42,7 @@ class PredictionsOrigin(Document):
 
     @property
     def n_failed(self) -> int:
-        """Number of scans that could not be embedded."""
+        """Number of scans that could not be embedded; 0 for an embeddings table."""
         if self.scans is None:
             return 0
         return self.scans.n_failed
@@ -123,7 +123,7 @@ class ScanCounts(Document):
 
 
 class ProbePredictionsRecord(PredictionsOrigin):
-    """Description of predictions by the probe of an evaluation: data, probe, and numbers."""
+    """Description of predictions by the probe of an evaluation: data, probe, counts of scans."""
 
     format: int
     target: str
@@ -165,7 +165,7 @@ class PeoplePredictionsRecord(PredictionsOrigin):
     """Target → the probe that predicts the target."""
     n: PeopleCounts
     reasons: dict[str, int] = Field(default_factory=dict)
-    """Kind of reason → number of people outside the range of the training people."""
+    """Reason to call a person outlying, such as ``missing`` measures → number of reasons found."""
     scans: IncomingRecord
     ages_learned_from: list[float] | None = None
     calibration: dict[str, dict[str, ShiftRecord]] | None = None

@@ -59,7 +59,7 @@ class PublicProvenance(PretrainingPeople):
 
     cohort: CohortRecord = Field(default_factory=CohortRecord)
     cohorts: dict[str, CohortRecord] = Field(default_factory=dict)
-    """Name of a joined run → its cohort, if the runs' cohorts differ."""
+    """Name of a joined run → the run's cohort; empty if all joined runs have one cohort."""
     simulated: bool = False
     init: Start = Field(default_factory=Start)
     """Weights that training started from; empty for random weights, which learned from nobody."""
@@ -82,10 +82,10 @@ class Provenance(PublicProvenance):
     n_bytes: int | None = None
     """Size of the files of all samples together, in bytes."""
     views_revision: int = 1
-    """Revision of the random numbers for augmented views; runs without the key used the first."""
+    """Version of the scheme that draws augmented views at random; 1 for runs without the key."""
 
     def files_of(self, kind: str) -> Json:
-        """Return the files of a kind that training started with: name → digest.
+        """Return the files of a kind that the run began with: digest → name in the configuration.
 
         Parameters
         ----------

@@ -20,13 +20,13 @@ class RuleRecord(Document):
 
 
 class QualityRecord(Document):
-    """Keys that ``qc.json`` has for scans and for regional measures alike."""
+    """Base of both forms of ``qc.json``, on scans and on regional measures: keys of both."""
 
     n: int
     """Number of scans, or of people with regional measures."""
     n_flagged: int
     n_deviations: float
-    """Robust standard deviations from a site's median within which a scan is not flagged."""
+    """Robust standard deviations from usual values, such as a site's median, of an outlier."""
     n_site: int
     """Smallest number of people with which a site gets bounds of its own."""
     environment: Environment | None = None

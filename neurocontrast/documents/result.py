@@ -137,7 +137,7 @@ class FixedSplit(ResultSection):
     refit_on: list[str] = []
     n_fitted: StrictInt | None = None
     n_pretrained: dict[str, StrictInt | None] = {}
-    """Part of the split → number of scans of people in pretraining; None if unknown."""
+    """Part of the split → number of scans whose people were in pretraining; None if unknown."""
     n_duplicates: dict[str, StrictInt] = {}
 
 
@@ -168,7 +168,7 @@ class Permutation(ResultSection):
 
 
 class VoxelsAbout(ResultSection):
-    """Voxels of a model of intensities: grid, mask, smoothing, and number of components."""
+    """Voxels whose intensities a baseline reads: grid, mask, smoothing, number of components."""
 
     spacing_mm: StrictFloat | None = None
     mask: str | None = None
@@ -186,8 +186,8 @@ class EmbeddingsOrigin(ResultSection):
     cohort_source: str | None = None
     cohort_digest: str | None = None
     max_missing: float | None = None
-    """Largest share of regional measures a person might lack, 0 to 1; None for the run's
-    setting.
+    """Largest share of regional measures that an embedded person might lack, 0 to 1; None if
+    set as in the run that trained the encoder.
     """
     environment: WrittenEnvironment | None = None
     layer: str = "encoder"
@@ -242,7 +242,8 @@ class Result(ResultSection):
     allow_overlap: StrictBool = False
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
-    """Means of finding people of pretraining in the evaluation: ``identifiers``, ``contents``.
+    """Properties by which evaluated people were looked up in pretraining: ``identifiers``,
+    ``contents``.
     None in files of earlier versions, which compared identifiers as they were written.
     """
     simulated: StrictBool = False
@@ -303,7 +304,7 @@ class Result(ResultSection):
         return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
-        """Return the content of ``evaluation.json``: keys that were set, findings last."""
+        """Return the keys to write to ``evaluation.json``: fields that were set, findings last."""
         dumped = self.model_dump(mode="json", exclude_unset=True)
         models = dumped.pop("models", {})
         content = {}
@@ -348,7 +349,7 @@ def read_evaluation(path: str | os.PathLike[str]) -> Result:
 
 
 def _explain_faults(file: str, error: ValidationError, *section: str) -> str:
-    """Return an error text with the missing keys and the wrong values of a section."""
+    """Return an error text on ``evaluation.json`` or a section: missing keys and wrong values."""
     faults = []
     for problem in error.errors():
         key = ".".join(map(str, keys_in_file((*section, *problem["loc"]))))

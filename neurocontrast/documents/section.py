@@ -31,7 +31,7 @@ class ResultSection(BaseModel):
 
     @classmethod
     def _has_default(cls, name: str) -> bool:
-        """Tell whether a field has a default other than None, which is used in place of null."""
+        """Tell whether a field has a default other than None, to replace null in a file."""
         field = cls.model_fields.get(name)
         return field is not None and field.default is not None and not field.is_required()
 

@@ -94,7 +94,7 @@ class MeasuredBaseline:
 
     @property
     def without(self) -> str:
-        """Words after the name: " without an encoder"; empty for a model that has the embedding."""
+        """Words after a baseline's name: " without an encoder"; empty if the embedding is part."""
         if self.beside:
             return ""
         return f" without {self.lacks or 'an encoder'}"
@@ -164,7 +164,7 @@ def with_estimator(words: str, title: str) -> str:
 
 
 def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBaseline]:
-    """Return the baseline with the best value of each kind of measures."""
+    """Return, for each set of measures, the baseline with the best value of a metric."""
     sign = -1.0
     if describe_metric(metric).higher_is_better:
         sign = 1.0
@@ -199,12 +199,12 @@ def say_baselines(s: Result, metric: str) -> str:
 
 
 def _is_no_part(models: list[MeasuredBaseline]) -> bool:
-    """Return False, which sorts first, for models against which the network's gain is measured."""
+    """Return False, which sorts first, for the embedding's components without the network."""
     return models[0].lacks != NETWORK
 
 
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
-    """Say the gain of the network, or of the embedding, and whether the interval excludes zero."""
+    """Say the size of a gain, such as the network's, and whether the interval excludes zero."""
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
     if gain.interval is None:
@@ -221,7 +221,7 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 
 
 def say_weights(s: Result) -> str:
-    """Say how the probe weighed network against linear components; empty if not recorded."""
+    """Say the share of variance that inner folds gave network and components; empty if unknown."""
     weights = s.probe.weights
     if not weights:
         return ""
@@ -267,7 +267,7 @@ def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) 
 
 
 def _reach(models: list[MeasuredBaseline], metric: str) -> str:
-    """Name the measures, and say which value of the metric each model of the measures reaches."""
+    """Say which value of a metric the models of one set of measures reach, by which estimator."""
     values = []
     for model in models:
         value = number_text(model.value(metric), digits=2)

@@ -379,7 +379,7 @@ def make_table(
     columns: Sequence[Column | None],
     **look: Any,
 ) -> Table:
-    """Return a table with one row for each record; a column that is None is left out.
+    """Return a table with one row for each of `rows`; a column that is None is left out.
 
     `look` holds further fields of `Table`, such as ``note`` and ``folded``.
     """

@@ -164,7 +164,7 @@ def compare_tables(
 
 
 def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
-    """Take from an evaluation folder the tables by which a comparison measures the model."""
+    """Return the record and tables of an evaluation from which a comparison takes metrics."""
     return ComparedEvaluation(
         files.summary,
         files.predictions,
@@ -215,7 +215,7 @@ def describe_comparison(
     seed: int,
     environment: Json,
 ) -> ComparisonRecord:
-    """Return the content of ``comparison.json``: the shared design, models and settings."""
+    """Return the content of ``comparison.json``: compared models, and their common design."""
     reference = next(iter(evaluations))
     first = evaluations[reference].summary
     models = []

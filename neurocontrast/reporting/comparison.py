@@ -48,7 +48,7 @@ from neurocontrast.reporting.wording import (
 
 _NO_METRIC = "No metric is defined for any model."
 _SEE = re.compile(r"\bSee (?=[“A-Z])")
-"""Words of a warning before the title of a section, which a comparison's page does not have."""
+"""Pattern of "See" before the title of a report's section, which a comparison's page lacks."""
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ _SETTINGS = {
     "shape": "Voxels",
     "seed": "Seed",
 }
-"""Key of ``explain.json`` → label on the page."""
+"""Key of ``explain.json`` → label of the setting on a report's page."""
 _REMEDY = "Run 'neurocontrast explain' again."
 
 
 @dataclass(frozen=True)
 class ExplainedBlock:
-    """Share of the differences in predicted score that one group of an encoder's features carries.
+    """Share of the differences in score between subjects that one group of features carries.
 
     `name` is the group, ``network`` or ``components``. `map_path` is the brain map of the group;
     None for an encoder of regional measures, whose ranking of measures has a column called `name`.
@@ -46,7 +46,10 @@ class ExplainedBlock:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Result of ``neurocontrast explain``: its record, its map, and a map of each feature group."""
+    """Files of ``neurocontrast explain``: ``explain.json``, the map, and maps of feature groups.
+
+    For regional measures, `map_path` is the ranking of measures, a table.
+    """
 
     record: ExplanationRecord
     map_path: Path
@@ -54,11 +57,11 @@ class Explanation:
 
     @property
     def is_share(self) -> bool:
-        """Whether values are shares of the differences in score; early versions wrote changes."""
+        """Whether the map holds shares, not changes in score as early versions wrote."""
         return self.record.quantity.startswith("share")
 
     def settings(self) -> list[tuple[str, str]]:
-        """List the recorded settings of the explanation with their labels."""
+        """List settings recorded in ``explain.json`` as pairs of label and value."""
         content = self.record.content()
         shown = []
         for key, label in _SETTINGS.items():
@@ -90,7 +93,10 @@ def read_explanation(folder: Path) -> Explanation | None:
 
 
 def _map_of(block: BlockShare, map_path: Path) -> Path | None:
-    """Return the path of a feature group's map, which must exist; None for a table of measures."""
+    """Return the path of a feature group's brain map; None if `map_path` ranks regional measures.
+
+    A brain map that is missing raises DataError.
+    """
     if map_path.suffix == ".tsv":
         return None
     if block.map is None:

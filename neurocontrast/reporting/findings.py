@@ -67,7 +67,7 @@ def open_folder(
     show_ids: bool = False,
     findings: Sequence[Finding] = FINDINGS,
 ) -> EvaluationFolder:
-    """Read and check an evaluation folder, with the records of the findings to be reported."""
+    """Read and check an evaluation folder, and the keys of `findings` in ``evaluation.json``."""
     return read_folder(folder, show_ids=show_ids, findings=findings)
 
 

@@ -64,7 +64,7 @@ class EvaluationFolder(ResultTables):
         return self.voice.names(self.folder, self._paths())
 
     def _paths(self) -> list[str]:
-        """Return the path of one sample from each table with a column ``path``."""
+        """Return the path of one sample of each table with paths, as `Voice.names` takes them."""
         paths = []
         for table in (self.table("scans", "path"), self.predictions):
             if table is not None and "path" in table:
@@ -83,12 +83,12 @@ class EvaluationFolder(ResultTables):
 
     @property
     def software(self) -> Environment:
-        """Versions of Python and packages that evaluated; empty if none are recorded."""
+        """Versions of Python and packages that ran the evaluation; empty if none are recorded."""
         return self.summary.environment or Environment()
 
     @property
     def split(self) -> FixedSplit:
-        """The fixed split into training, validation and test; empty with cross-validation."""
+        """Record of the fixed split into parts such as test; empty with cross-validation."""
         return self.summary.split or FixedSplit()
 
     @property
@@ -177,7 +177,7 @@ def _check_is_complete(root: Path) -> None:
 
 
 def _read_required(root: Path, name: str, summary: Result, *further: str) -> pd.DataFrame | None:
-    """Read a table that every evaluation has; None if the table has no rows."""
+    """Read a table that every evaluation has, with `further` columns; None without rows."""
     columns = (*_REQUIRED[name], *further)
     return read_result_table(root / f"{name}.tsv", columns, kind=summary.kind)
 

@@ -40,7 +40,7 @@ UNITS_OF_KINDS = {"thickness": "mm", "volume": "mm³", "area": "mm²"}
 """Kind of regional measure → unit at the axis of its figure."""
 _N_SITES = 10
 _SHADES = (0.5, 1.0, 2.0)
-"""Absolute shifts of a site's median, in deviations, at which a cell gets the next darker shade."""
+"""Robust standard deviations of a site's shift from which a cell is a shade darker."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class MeasureQuality:
     n_deviations : float
         Distance from the centre, in deviations, from which a value is outside.
     least : int
-        Number of measures outside from which a person without gaps is flagged.
+        Number of outlying measures from which a person is flagged, even if no measure is missing.
     """
 
     people: pd.DataFrame
@@ -202,7 +202,7 @@ def _measures(quality: MeasureQuality) -> Block:
 
 
 def _shifts(quality: MeasureQuality) -> Block:
-    """Return the shift of every site (columns) in every measure (rows) as shaded numbers."""
+    """Return the shift of each site's median (columns) in each measure (rows) as shaded numbers."""
     shifts = quality.by_site.pivot(index="measure", columns="site", values="shift")
     order = shifts.reindex(quality.measures["measure"])
     furthest = order.abs().max(axis=1).fillna(0).sort_values(ascending=False, kind="stable")
@@ -238,7 +238,7 @@ def _pictures(quality: MeasureQuality) -> list[Picture]:
 
 @styled
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
-    """Draw a measure at the ten most unusual sites: quantiles, and people outside as crosses."""
+    """Draw a measure at the ten most unusual sites: quantiles, and outlying people as crosses."""
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
     filled = of_measure[of_measure["n"] > 0]
     weight = filled["n_outside"] + filled["shift"].abs().fillna(0)

@@ -111,12 +111,12 @@ def _name_metadata(objective: ObjectiveRecord) -> str:
 
 
 def name_runs(kind: MemberKind) -> str:
-    """List in quotes the runs that trained the ensemble's members of one kind."""
+    """List in quotes the joined runs whose encoders have one recipe (a kind)."""
     return join_words(list(map(quoted, kind.runs)))
 
 
 def name_pretraining(run: RunDescription, objective: ObjectiveRecord) -> str:
-    """Name the pretraining loss of a run, of each joined encoder, or of each kind of member."""
+    """Name the pretraining loss of a run; of joined runs, each loss if the losses differ."""
     losses = []
     named = []
     for name, block in run.blocks.items():
@@ -271,7 +271,7 @@ def name_threshold(files: ResultTables) -> str:
 
 
 def list_settings(settings: Mapping[str, object], leave: Sequence[str] = ()) -> str:
-    """List settings that are switched on, with their units: "patch 24 mm" for ``patch_mm``."""
+    """List settings, such as a kernel's, that are not 0 or none: "patch 24 mm" for ``patch_mm``."""
     listed = []
     for key, value in settings.items():
         if value in (None, 0, "none", False) or key in leave:

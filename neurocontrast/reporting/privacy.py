@@ -49,7 +49,7 @@ _LISTING = re.compile(r"duplicate|shared_subjects|voxels_left_out")
 def hide_ids(message: str, files: EvaluationFolder, code: str) -> str:
     """Replace participants' identifiers in a warning's message by "[id]" if `show_ids` is off.
 
-    Folders of paths are always left out. Identifiers made of digits alone look like counts: they
+    Folders in paths are always removed. Identifiers made of digits alone look like counts: they
     are replaced only in warnings that list people, which the `code` tells.
     """
     message = shorten_paths(message)

@@ -41,7 +41,7 @@ def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
 
 
 def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) -> str:
-    """Say whether the scan adds to the covariates, and warn if estimators differ."""
+    """Say whether scans predict better than covariates alone, and warn if estimators differ."""
     if verdict == "unknown":
         return (
             "No interval of the difference was computed, so whether the scan adds to "
@@ -85,7 +85,7 @@ def judge_guess(
 
 
 def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
-    """Continue a sentence about an unseen site by comparing the value with a constant guess."""
+    """Continue a sentence about a metric at unseen sites: better or worse than a constant guess."""
     if verdict is None:
         return "; a constant guess was not compared"
     constant = f"the constant guess ({number_text(guess, digits=2)})"

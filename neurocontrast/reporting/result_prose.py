@@ -61,7 +61,7 @@ class ScanResult:
 
     @property
     def metric(self) -> Metric:
-        """Values of the metric, pooled and over folds; empty if the metric was not computed."""
+        """Values of the embedding in metric `key`, pooled and over folds; empty if not computed."""
         return self.files.metrics.get(self.key or "") or Metric()
 
     @property
@@ -231,7 +231,7 @@ class ScanResult:
         return f" ({self.files.percent} interval {low} to {high})"
 
     def increment(self) -> str:
-        """Say whether the embedding adds to the covariates."""
+        """Say whether the embedding predicts better than the covariates alone."""
         s = self.files.summary
         change = s.increment.get(self.key or "", Increment())
         if not s.baseline_covariates or change.difference is None:
@@ -330,7 +330,7 @@ class ScanResult:
 
 
 def _digits_of_error(value: float) -> int:
-    """Return with how many decimals an error, such as a mean absolute error, is written."""
+    """Return the number of decimals to write of an error, such as a mean absolute error."""
     return 1 if abs(value) >= 1 else 3
 
 

@@ -1,4 +1,4 @@
-"""Result of an evaluation or of its external test, with the tables beside the record."""
+"""Result of an evaluation or of its external test, read from ``evaluation.json`` and tables."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _TEXT = _LABELS | frozenset(
 )
 """Columns that hold text, not numbers, in every table of an evaluation."""
 _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
-"""Tables in which a column that is not required may hold text instead of numbers."""
+"""Tables with columns from the user's own table, which may hold text instead of numbers."""
 
 
 def words_of(run: RunDescription) -> Words:
-    """Return the nouns for a run's samples, such as images; scans unless a kind is registered."""
+    """Return nouns for the samples that a run's encoder reads: scans, or a kind in `VOICES`."""
     voice = VOICES.find(run.preprocessing.kind)
     if voice is None:
         return SCANS

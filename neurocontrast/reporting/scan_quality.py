@@ -117,7 +117,7 @@ def _gallery(
     thumbnails: Mapping[int, bytes],
     template: npt.NDArray[np.bool_],
 ) -> list[Gallery | Paragraph]:
-    """Return the gallery of scans; `raised` holds flagged measures (columns) by scan (rows)."""
+    """Return the gallery of scans; `raised` marks flagged measures (columns) of scans (rows)."""
     if not len(table):
         return [Paragraph("No scan.", role="note")]
     names = list(map(str, raised))

@@ -113,7 +113,7 @@ def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
 
 
 def look_of(number: int) -> dict[str, Any]:
-    """Return colour, marker and line of the n-th curve of a figure."""
+    """Return colour, marker and line style of the n-th curve of a figure, to tell curves apart."""
     look = {"color": PALETTE, "marker": MARKERS, "linestyle": LINES}
     return {name: choices[number % len(choices)] for name, choices in look.items()}
 
@@ -223,7 +223,7 @@ class Series:
 
 
 def tabulate_estimates(named: Iterable[tuple[str, Any]]) -> pd.DataFrame:
-    """Return the metrics that have a value as rows: ``model``, ``value``, ``low`` and ``high``."""
+    """Return a row for each model with a value: ``model``, ``value``, ``low`` and ``high``."""
     columns = ["model", "value", "low", "high"]
     rows = [
         (
@@ -298,7 +298,7 @@ def _bound(
     marked: list[float],
     limits: tuple[float | None, float | None],
 ) -> None:
-    """Limit the axis to the metric's range, and cut very wide intervals, which squeeze others."""
+    """Limit the x axis to `limits`, and to near the values: a very wide interval is cut off."""
     values = np.concatenate([marked, *(one.values for one in series)])
     widths = pd.concat([one.ends[1] - one.ends[0] for one in series]).dropna()
     values = values[np.isfinite(values)]

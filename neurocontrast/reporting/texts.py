@@ -58,7 +58,7 @@ class PermutationResult:
 
     @property
     def among(self) -> str:
-        """Continue "labels were exchanged between subjects" by the strata; empty without strata."""
+        """Words after "between subjects", such as " of the same site"; empty without strata."""
         if self.within_site and self.within_fold:
             return " of the same site and test fold"
         if self.within_site:
@@ -131,7 +131,7 @@ _JINJA.globals |= {
 
 
 def template_of(text: str, words: wording.Words) -> jinja2.Template:
-    """Return a Jinja text as a template, or the template file if the text is a name in ``.j2``.
+    """Return a Jinja text as a template, or the template file if the text ends with ``.j2``.
 
     A file for the kind of samples, such as images, replaces the file of that name for scans.
     """

@@ -26,7 +26,7 @@ MAX_SLICED = 500
 _HEIGHT = 120
 """Height of a slice in pixels."""
 _FILE = r"^/|^[A-Za-z]:\\|\.nii(?:\.gz)?$|\.npy"
-"""Pattern that tells paths of files from other values of a column."""
+"""Pattern of file paths: a column of paths is no column to colour by."""
 _IDENTIFIERS = ("participant_id", "subject_id", "session")
 
 

@@ -13,10 +13,10 @@ DASH = "–"
 """Mark of an absent value in tables."""
 
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
-"""Metrics that are written in per cent for images, as the field does."""
+"""Metrics that reports on images write in per cent, as papers on image recognition do."""
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 _PATH_ALONE = re.compile(r"^([\s-]*(?:[\w.-]+(?:: |=))?['\"]?)/(?:(?!, /|: )[^\n])*/", re.MULTILINE)
-"""Path that fills a line or a value: its folders may have blanks and commas in their names."""
+"""Pattern of a path that fills a line or a value, so that folders may have blanks and commas."""
 
 _LEADING = {
     "binary": ("auc", "balanced_accuracy", "average_precision"),
@@ -233,7 +233,10 @@ def value_text(value: Any) -> str:
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the leaves of a nested mapping under dotted names, paths without their folders."""
+    """Yield dotted name, such as ``run.seed``, and text of every value of a nested mapping.
+
+    Of absolute paths only the last part is left.
+    """
     for key, value in content.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
@@ -268,5 +271,5 @@ def count_text(n: int, noun: str) -> str:
 
 
 def interval_phrase(level: float, text: str) -> str:
-    """Write "95% interval 0.70 to 0.85" for the interval's text; "no interval" for a dash."""
+    """Write an interval with its level: "95% interval 0.70 to 0.85"; "no interval" for a dash."""
     return "no interval" if text == DASH else f"{level * 100:g}% interval {text}"

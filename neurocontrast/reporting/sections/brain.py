@@ -100,7 +100,7 @@ def say_colours(explanation: Explanation) -> str:
 
 
 def say_block(block: ExplainedBlock) -> str:
-    """Say which share of the differences in score the network, or the components, carry."""
+    """Say which share of the score's differences between subjects a group of features carries."""
     carries = "carries" if block.name == "network" else "carry"
     return (
         f"The map of the {block.name}, which {carries} {value_text(block.share)} of the "
@@ -135,7 +135,7 @@ def _not_shown(path: Path, error: Exception) -> Block:
 
 
 def _ranking(explanation: Explanation) -> list[Block]:
-    """Return the measures with the largest shares, as a figure and a table with intervals."""
+    """Return the regional measures with the largest shares of the score's differences."""
     needed = ["region", "value", "low", "high"]
     columns = [
         Column("Measure", "region", "heading"),
@@ -202,7 +202,7 @@ def _region_table(regions: Sequence[TopRegion]) -> Table:
 
 @dataclass(frozen=True)
 class _View:
-    """Cuts through a map for one figure, in nilearn's modes and millimetres; `height` in inches."""
+    """Slices of a brain map in one figure: nilearn's display mode, cuts in mm, height in inches."""
 
     name: str
     mode: Literal["ortho", "z"]

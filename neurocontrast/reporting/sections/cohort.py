@@ -10,7 +10,7 @@ from neurocontrast.reporting.wording import capitalise
 
 
 def show_cohort(files: EvaluationFolder) -> Section:
-    """Return the cohort's sizes, the scans left out with reasons, and the table by site."""
+    """Return the cohort's sizes, the scans left out with reasons, and a table of scans by site."""
     n = files.summary.n
     counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
     facts = [

@@ -59,7 +59,7 @@ def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
 
 
 def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
-    """List the OpenBHB score and its two factors, each beside the value reached without scans."""
+    """List the OpenBHB score, age error and site accuracy, each with its value without the scan."""
     facts = []
     if openbhb.score is not None:
         score = estimate_text(openbhb.score, openbhb.interval)
@@ -97,7 +97,7 @@ def say_openbhb(confounds: Confounds) -> str:
 
 
 def column_readings(files: EvaluationFolder) -> pd.DataFrame | None:
-    """Return how well columns are predicted from the embedding; None without ``confounds.tsv``."""
+    """Return metrics of predicting site, age and so on from the embedding; None if not measured."""
     return files.table("confounds", "column", "metric", "value")
 
 

@@ -60,7 +60,7 @@ def _draw_predictions(tested: ResultTables) -> list[Block]:
 
 
 def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[str, str]]:
-    """List table and size of the external test set, and how many subjects had been seen before."""
+    """List the external test set's file and size, and its subjects whom training had seen."""
     facts = [
         ("Embeddings", external.file or "not recorded"),
         ("Size", ", ".join(count_texts(external.n)) or "not recorded"),
@@ -77,7 +77,7 @@ def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[s
 
 
 def external_tables(files: EvaluationFolder) -> ResultTables | None:
-    """Return record and tables of the external test, to be reported like an evaluation.
+    """Return metrics and tables of the external test in the form in which evaluations are reported.
 
     None without an external test.
     """

@@ -41,8 +41,8 @@ def draw_learning(
 ) -> style.Picture | None:
     """Draw a metric of every model over the number of training subjects; None without values.
 
-    `rows` holds ``model``, ``metric``, ``n_train``, ``mean`` and ``sd``. `how` completes "mean and
-    one SD over".
+    `rows` holds ``model``, ``metric``, ``n_train``, ``mean`` and ``sd``. `how` follows
+    "mean and one SD over" in the caption.
     """
     rows = rows[(rows["metric"] == metric) & rows["mean"].notna() & rows["n_train"].notna()]
     if rows.empty:

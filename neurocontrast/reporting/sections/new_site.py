@@ -61,7 +61,7 @@ _ORDERS = {
     "calibration_slope",
     "calibration_intercept",
 }
-"""Metrics of how predictions are ordered, undefined for a constant guess."""
+"""Metrics that need predictions to differ: undefined for a constant guess."""
 _TITLES = {"bias": "Bias", "spread": "Spread"}
 """Column of new_sites.tsv → heading in the table."""
 _NOTE_ON_BIAS = (
@@ -114,7 +114,7 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
 
 
 def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -> Estimate | None:
-    """Return a pooled estimate of `quantity`, a field of `NewSite` such as ``home`` or ``unseen``.
+    """Return a model's metric over all sites: ``home``, ``unseen`` or another field of `NewSite`.
 
     None where the estimate is absent or has no value.
     """

@@ -24,7 +24,7 @@ def show_outside(files: EvaluationFolder) -> Section | None:
 
 
 def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
-    """List how many scans lie outside the reference scans, and how many would by chance."""
+    """List how many scans are outlying, compared with which scans, and the number due to chance."""
     n = outlyingness.n or 0
     n_outside = outlyingness.n_outside or 0
     counts = f"{n_outside:,} of {n:,} scans"

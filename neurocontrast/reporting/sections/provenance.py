@@ -45,7 +45,7 @@ _SKIPPED = (
     "observed",
     "command",
 )
-"""Keys that are left out: lists of people, a packed mask, and numbers that other sections show."""
+"""Keys of records that the page does not show, such as lists of people and a packed mask."""
 
 
 def show_provenance(files: EvaluationFolder) -> Section:

@@ -99,7 +99,7 @@ def table_parts(
     classes: Sequence[str | None],
     file: str,
 ) -> Table:
-    """Return the table of metrics of each part of the cohort, such as a site, with intervals.
+    """Return a table with a row for each part of the cohort, such as a site: metrics, intervals.
 
     `column` holds the names of the parts, `where` ends "Metrics …" in the caption, `classes` are
     the classes whose scans are counted in a column, and `file` is the table on disk that has all

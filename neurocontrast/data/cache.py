@@ -376,7 +376,7 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False for the error of a folder that may not be written; raise any other error."""
+        """Return False for the error of a read-only or removed cache folder; raise other errors."""
         if error.errno in _NOT_KEPT:
             return False
         if error.errno in _FULL:

@@ -42,7 +42,7 @@ class PairedBrains(BrainVolumes):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read scans with their measures; refuse scans without measures unless skipped."""
+        """Read scans with their measures; without ``--skip``, refuse scans without measures."""
         scans = super().read_cohort(
             participants, images_root=images_root, check_images=check_images
         )

@@ -24,7 +24,10 @@ MANY_SITES = 5
 FEWEST_PEOPLE = 10
 """Number of people below which no number of components is advised: there is too little to learn."""
 _COMPONENTS = {"measures_linear": 120, "tissue_linear": 60, "tissue_discriminants": 60}
-"""Linear recipe → number of principal components; advised only for tables with more people."""
+"""Linear recipe → number of its principal components or discriminants.
+
+A recipe is advised only for tables with more people than components.
+"""
 _METADATA = ("age", "sex")
 _MAPS = ("gm", "wm", "csf")
 

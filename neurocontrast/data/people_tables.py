@@ -123,7 +123,7 @@ class PeopleTables:
         return people
 
     def notes(self, cells_known: Collection[str]) -> list[str]:
-        """Return notes on how codes were read, and on unused columns that look like age or sex.
+        """Return notes on codes as read, and on unused columns that look like age, sex or site.
 
         `cells_known` are meanings, such as ``age``, for which some table has values. A column that
         looks like such a meaning is noted only in tables of the user.

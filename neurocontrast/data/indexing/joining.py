@@ -1,4 +1,4 @@
-"""Join scans with tables of people to rows of the index; note people who are in only one."""
+"""Join scans with tables of people to rows of the index; note scans and people without a match."""
 
 import re
 from collections import Counter, defaultdict
@@ -127,7 +127,7 @@ def _joined(*words: str | None) -> str:
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return the first folder of a scan's path as the site; refuse a folder of the subject."""
+    """Return a scan's site by the first folder of its path; refuse a folder of one subject."""
     if not scan.path:
         raise ConfigError(
             "site_from: 'folder' is of images, and tables of measures have none; give a column."
@@ -187,9 +187,9 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add a problem for scans that have no row in tables of people, or whose session has not.
+    """Add a problem for scans without a row in tables of people, or listed under another session.
 
-    Of sessions, only those are a problem that differ in leading zeros alone, as M48 and M048.
+    Another session is a problem only if it differs in leading zeros alone, as M48 and M048.
     """
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:

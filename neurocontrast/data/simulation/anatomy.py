@@ -19,7 +19,7 @@ _MEDIAL_TEMPORAL = ((26.0, -16.0, -18.0), (-26.0, -16.0, -18.0))
 _WIDTH_MM = 11.0
 """Standard deviation in mm of the Gaussian weights of the region of patients' atrophy."""
 _MISALIGNED_MM = 3.5
-"""Standard deviation in mm of a fold's position between people after affine registration."""
+"""Standard deviation in mm, among people, of a fold's position after affine registration."""
 _SULCI_APART_MM = 12.0
 """Distance between neighbouring sulci, in mm."""
 _FOLD_BANDWIDTH = 0.3

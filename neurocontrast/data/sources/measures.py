@@ -194,8 +194,8 @@ class RegionalMeasures(Source):
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
         """Return row → reason, for people who lack more measures than a new run would allow.
 
-        Measures that are too often missing depend on who is in training: `val_fraction` and `seed`
-        hold out people for validation.
+        The measures to compare depend on the training people, whom `val_fraction` and `seed`
+        determine; so the split is made again without the listed people, until nobody is added.
         """
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):

@@ -104,7 +104,7 @@ class PairedBrains(BrainVolumes):
         return PairedImages(super().images(cohort), self.second.images(cohort))
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return name and path of tables of measures and files of vectors, by kind."""
+        """Return kind (``measures``, ``vectors``) → names and paths of the files that were read."""
         return {**self.second.files(cohort), **super().files(cohort)}
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:

@@ -91,7 +91,7 @@ class Source:
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read a table of samples; `images_root` replaces the folder that `data` names."""
+        """Read a table of samples; `images_root`, unless None, replaces ``data.images_root``."""
         root = self.data.images_root
         if images_root is not None:
             root = Path(images_root)
@@ -145,7 +145,7 @@ class Source:
         return {}
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason for samples that training cannot use, without reading any sample."""
+        """Return row → reason for samples that training cannot use, judged by the table alone."""
         del cohort, seed
         return {}
 
@@ -272,7 +272,7 @@ class Source:
 def _record_of(augment: Transform) -> Any:
     """Return a description of view transforms for the run's record.
 
-    If one of them cannot be described, such as a lambda, return the names of all classes.
+    If a transform cannot be described, such as a lambda, the names of all classes are returned.
     """
     try:
         return describe(augment)

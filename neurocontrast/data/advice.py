@@ -24,7 +24,10 @@ MANY_SITES = 5
 FEWEST_PEOPLE = 10
 """Number of people below which no number of components is advised: there is too little to learn."""
 _COMPONENTS = {"measures_linear": 120, "tissue_linear": 60, "tissue_discriminants": 60}
-"""Linear recipe → number of components; a table must have more people than components."""
+"""Linear recipe → number of its principal components or discriminants.
+
+A recipe is advised only for tables with more people than components.
+"""
 _METADATA = ("age", "sex")
 _MAPS = ("gm", "wm", "csf")
 
@@ -62,7 +65,10 @@ class TableContent:
 
 @dataclass(frozen=True)
 class Rule:
-    """Recipe, and the tables that suit the recipe; the first rule true of a table decides."""
+    """Rule of advice: a recipe, and a test of the tables that suit the recipe.
+
+    Rules are tried in order, and the first rule whose test a table passes gives the advice.
+    """
 
     when: str
     """Description of the tables that the recipe is for, as in the documentation."""
@@ -176,7 +182,7 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
 
 
 def _content_of(kind: str, columns: frozenset[str]) -> Content:
-    """Return the content of a table, by the setting ``data.kind`` and by the table's columns."""
+    """Tell natural images, measures, tissue maps and brains apart by ``data.kind`` and columns."""
     if kind == "images":
         return "images"
     if kind == "measures":

@@ -69,8 +69,8 @@ class PairedImages:
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
     """Divide rows, in their order, into batches of nearly equal size, at most `batch_size`.
 
-    No batch has a single row, which has no negatives: an odd row left over by a `batch_size` of 2
-    is in a batch of 3.
+    No batch has a single row, since a contrastive loss compares the rows of a batch: with a
+    `batch_size` of 2 and an odd number of rows, one batch has 3.
     """
     n_rows = len(rows)
     if n_rows == 0:
@@ -132,7 +132,10 @@ def _paired(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Batch that threads are reading: row numbers, the batch's memory if shared, and tasks."""
+    """Batch that threads are reading: row numbers, the threads' tasks, and an array for the images.
+
+    The array is None if the dataset cannot read into a batch's memory.
+    """
 
     rows: Sequence[int]
     array: npt.NDArray[Any] | None

@@ -280,7 +280,7 @@ class VolumeCache:
         return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Make a scan's cache file; return whether the file was kept, or the scan's problem."""
+        """Make a scan's cache file; return whether the file was kept, or a reason for failure."""
         try:
             return scan, self._keep(scan, self._make(scan))
         except CacheFullError:
@@ -376,7 +376,7 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False for the error of a folder that may not be written; raise any other error."""
+        """Return False for the error of a read-only or removed cache folder; raise other errors."""
         if error.errno in _NOT_KEPT:
             return False
         if error.errno in _FULL:

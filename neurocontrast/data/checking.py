@@ -30,7 +30,7 @@ from neurocontrast.reading import NO_FILE, problem_of_content
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 IDENTITY = ("participant_id", "subject_id", "session", "path")
 _WITHOUT_CODES = ("age", "site", "diagnosis")
-"""Columns in which a code for missing values, such as -9, would be an age, a site or a class."""
+"""Columns whose cells are refused if they seem to be a code for a missing value, such as -9."""
 _RESERVED = re.compile(r"feature_[0-9]+")
 
 
@@ -42,7 +42,7 @@ class Rows:
     problems: Problems
 
     def refuse(self, column: str, reasons: Mapping[int, str]) -> None:
-        """Add a problem for each row position that has a reason in `reasons`."""
+        """Add a problem for each refused cell of a column; `reasons` is row position → reason."""
         for row, reason in reasons.items():
             name = self.cells["participant_id"].iloc[row]
             line = int(self.cells.index[row])
@@ -117,7 +117,10 @@ def check_columns(source: str, names: list[str], channels: tuple[str, ...]) -> N
 
 
 def _check_channels(source: str, names: list[str], channels: tuple[str, ...], has: str) -> None:
-    """Refuse channels that are no columns of the table, or hold no files; `has` lists columns."""
+    """Refuse channels that are no columns of the table, or hold no files.
+
+    `has` is a sentence for the message, with the columns that the table has.
+    """
     for column in channels:
         if column not in (*names, "path"):
             hint = suggestion(column, names)

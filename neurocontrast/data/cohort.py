@@ -95,7 +95,7 @@ class Cohort:
         return any(mark not in ("", "0", "no", "false") for mark in marks)
 
     def paths_in(self, *columns: str) -> list[str]:
-        """Return absolute paths from the first of the columns that exists; "" for missing cells."""
+        """Return absolute paths in the first of `columns` that the table has; "" where missing."""
         cells = pd.Series("", self.table.index)
         for name in columns:
             if name in self.table:
@@ -154,7 +154,7 @@ class Cohort:
         return digest_of("neurocontrast-cohort", len(self.table), *contents)
 
     def _below_root(self, path: str) -> str:
-        """Return an image's path relative to the root; only the file name if outside the root."""
+        """Return an image's path relative to the cohort's `root`; a file name if outside."""
         file = Path(path)
         if not file.is_relative_to(self.root):
             return file.name
@@ -186,7 +186,10 @@ def _digits_of(value: float) -> str:
 
 
 class Inspection(NamedTuple):
-    """Cohort with NaN in unreadable cells, problems, and each row's line in the table's file."""
+    """Result of reading a table: a cohort with NaN in unreadable cells, and problems of the table.
+
+    `lines` has the line of each row of the cohort in the table's file.
+    """
 
     cohort: Cohort
     problems: Problems

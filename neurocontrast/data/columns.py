@@ -290,7 +290,7 @@ def matching_rows(
 
 
 def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the cells that a selection keeps; a selected value may be in no cell.
+    """Return a mask of the cells that a selection keeps; no error if a value is in no cell.
 
     `choice` is the selection for one column in the argument ``where`` of `matching_rows`.
     """

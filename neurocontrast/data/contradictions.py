@@ -17,7 +17,7 @@ MAX_AGE_DIFFERENCE = 1.0
 _YEARS = frozenset({"age", "age_years", "alter", "edad", "leeftijd", "eta", "idade"})
 """Names of columns that hold the same age; ``age_at_scan`` may rightly differ from ``age``."""
 _MOST = 0.5
-"""Share of differing rows above which one of two columns must be wrongly coded."""
+"""Share of rows with contradictory values above which two columns of one meaning are refused."""
 _N_SHOWN = 3
 """Largest number of rows that a message shows."""
 
@@ -31,7 +31,7 @@ class _Pair:
     second: str
     values: pd.DataFrame
     is_coded: tuple[bool, bool]
-    """For each column, whether all its cells are numbers whose meaning nothing explains."""
+    """For each of the two columns, whether all cells are numbers, explained nowhere as codes."""
 
     def differing(self) -> pd.DataFrame:
         """Return the rows in which the two columns contradict each other."""
@@ -45,7 +45,7 @@ class _Pair:
         return self.values[first != second]
 
     def is_refused(self, n_differing: int) -> bool:
-        """Tell whether two columns must be the same, and yet differ in over half of the rows."""
+        """Tell whether columns that must agree, as two of sex, differ in most of the rows."""
         is_one_meaning = self.kind == "sex" and not self.is_coded[1]
         if self.kind == "age":
             is_one_meaning = {base_name(self.taken), base_name(self.second)} <= _YEARS

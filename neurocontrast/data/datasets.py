@@ -114,7 +114,10 @@ class CohortDataset(Dataset):
         np.copyto(out, self.cache.read(self.scans[index]), casting="no")
 
     def _keep_in(self, cache: VolumeCache) -> None:
-        """Read images from a cache, which keeps each image before the first random transform."""
+        """Let the dataset take images from `cache`, and apply only the transforms that follow.
+
+        The cache keeps each image as it is before the first random transform.
+        """
         self.cache = cache
         self.transform = self.transform.flatten()
         self._n_kept = _n_deterministic(self.transform)
@@ -172,7 +175,7 @@ class MeasuresDataset(InPlaceDataset):
 
 
 class _Items(Sequence[Sample]):
-    """Samples of a cohort before transforms: path and metadata, put together on access."""
+    """Sequence of untransformed samples: files of a scan and the scan's cells, made on access."""
 
     def __init__(self, cohort: Cohort, scans: Sequence[ScanFiles]) -> None:
         self._scans = scans
@@ -211,7 +214,10 @@ def _may_be_random(transform: object) -> bool:
 
 
 def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransforms:
-    """Return the transforms before the first random one, with the shape of the result."""
+    """Return the transforms before the first random one, with the shape of the image they make.
+
+    `scan` is preprocessed to find the shape.
+    """
     flat = transform.flatten()
     kept = Compose(flat.transforms[: _n_deterministic(flat)])
     item = apply_described(kept, scan)

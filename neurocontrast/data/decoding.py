@@ -155,7 +155,11 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Replace a coded sex by its meaning for `read_sexes`; refuse contradictory explanations."""
+    """Replace the code of a sex by the meaning that the column's name or JSON file gives the code.
+
+    A code is refused if name and JSON file contradict each other, or if only other codes are
+    explained. `read_sexes` then reads the result.
+    """
     if is_missing(cell):
         return ""
     meanings = list(filter(None, (_lookup(cell, codes), _lookup(cell, levels))))

@@ -58,7 +58,7 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
 def content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
     """Return digests of the voxels of a scan's files; "" if a file is unreadable.
 
-    A file is read unless `noted` already has its digest.
+    `noted` has digests that are known already, by path; such files are not read.
     """
     digests = []
     for path in files_of(scan):

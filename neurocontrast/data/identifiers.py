@@ -30,7 +30,7 @@ _N_SHOWN = 3
 _MOST_VISITS = 12
 """Largest number of names that count as visits of one person, if they differ only in a visit."""
 _SHARE_OF_CONTRADICTIONS = 0.1
-"""Share of groups with two sexes above which groups of alike names are no visits of one person."""
+"""Largest share of groups with both sexes for which alike names count as visits of one person."""
 _ROUNDED = re.compile(r"[0-9](?:[.,][0-9]+)?[eE]\+[0-9]+")
 _OF_SUMMARY = frozenset(
     (
@@ -104,7 +104,7 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return common beginning of names, as of a person → names that differ only in a visit."""
+    """Return a person's name without a visit → names with visits: s01 → S01_v1, S01_v2."""
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)

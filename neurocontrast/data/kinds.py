@@ -56,7 +56,10 @@ class SampleKind(ABC):
 
     @abstractmethod
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return counts of samples by part of the table; the last row counts all samples."""
+        """Return counts of samples for each part of the table, such as train and test, and for all.
+
+        The last row counts all samples.
+        """
 
 
 KINDS: Registry[SampleKind] = Registry()

@@ -147,7 +147,7 @@ def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.
 
 
 def inferred(cells: pd.Series) -> pd.Series:
-    """Return a column of Python objects in the dtype its values have; missing values are None."""
+    """Convert a column of dtype object to the dtype of its values; missing values become None."""
     if cells.dtype != object:
         return cells
     return cells.where(cells.notna(), None).infer_objects()

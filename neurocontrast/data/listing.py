@@ -202,7 +202,11 @@ def _split(source: Path, text: str) -> list[_Row]:
 
 
 def _delimiter(source: Path, text: str) -> str:
-    """Return the separator of a ``.csv`` by its header, or by all rows if the header has two."""
+    """Return the separator of a ``.csv``: the comma or semicolon in the header.
+
+    If the header has both, all rows decide: only the separator that divides each row into as many
+    cells is right.
+    """
     header = next(iter(text.lstrip().splitlines()), "")
     bare = re.sub(r'"[^"]*"', "", header)
     if ";" not in bare:

@@ -136,7 +136,7 @@ def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
 
 
 def _text(cell: str, value: str | Refusal) -> str:
-    """Return the decoded cell as text; a refused or missing cell stays as written."""
+    """Return the decoded `value` as text; the undecoded `cell` if refused or missing."""
     if isinstance(value, Refusal) or is_missing(cell):
         return cell
     return value or "n/a"

@@ -15,7 +15,10 @@ from neurocontrast.provenance import subject_label
 
 
 class ScanFacts(NamedTuple):
-    """Cells on a scan in tables of people, the table of each cell, and all tables with a row."""
+    """Facts about a scan from tables of people: column → cell, and column → table of the cell.
+
+    `tables` names all tables that have a row for the scan or its person.
+    """
 
     cells: dict[str, str]
     sources: dict[str, str]
@@ -51,7 +54,7 @@ class PeopleTables:
     id_column : str, optional
         Column of identifiers in the tables of the user.
     keep : sequence of str
-        Further columns to take over.
+        Columns to add to the index besides age, sex, site and diagnosis.
     """
 
     tree: Tree
@@ -62,7 +65,9 @@ class PeopleTables:
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
     _scan_of: dict[tuple[int, str], FoundScan] = field(default_factory=dict)
-    """Python's id of a table, and name of a person in the table → first scan that was found."""
+    """Python's id of a table, and a person's name in the table → first scan joined with the row.
+    A later scan of another person with the same name is thereby noticed.
+    """
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
         """Return a scan's cells from all tables; contradictory ages or sexes become problems."""
@@ -118,7 +123,7 @@ class PeopleTables:
         return people
 
     def notes(self, cells_known: Collection[str]) -> list[str]:
-        """Return notes on how codes were read, and on columns that look usable but are unused.
+        """Return notes on codes as read, and on unused columns that look like age, sex or site.
 
         `cells_known` are meanings, such as ``age``, for which some table has values. A column that
         looks like such a meaning is noted only in tables of the user.

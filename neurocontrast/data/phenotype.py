@@ -34,7 +34,9 @@ from neurocontrast.provenance import subject_label
 
 @dataclass
 class Phenotype:
-    """Decoded rows of a table: subject → session → column → cell; "" holds for all sessions.
+    """Decoded rows of a table: subject → session → column → cell.
+
+    Cells under the session "" hold for all sessions of the subject.
 
     `notes` say how codes were read; `not_taken` are columns that look like age, sex or site.
     """
@@ -45,7 +47,7 @@ class Phenotype:
     not_taken: dict[str, list[str]] = field(default_factory=dict)
 
     def label_of(self, scan: FoundScan) -> str:
-        """Return the key in `rows` of a scan's person: SUBJECT, or DATASET_SUBJECT if so named."""
+        """Return a person's key in `rows`: ``DATASET_SUBJECT`` if in the table, or ``SUBJECT``."""
         label = subject_label(scan.person)
         if label in self.rows:
             return label
@@ -85,7 +87,7 @@ def read_phenotype(
     problems : Problems
         Receives the cells that cannot be decoded.
     keep : sequence of str
-        Further columns to take, by their exact names.
+        Columns to take besides age, sex and the like, by their exact names.
     """
     source = file.source
     table = read_sheet(file.path)
@@ -157,7 +159,10 @@ def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dic
 
 
 def _check_named_once(columns: Iterable[str], source: str) -> None:
-    """Refuse two filled columns, both usual for a meaning, whose names differ only in case."""
+    """Refuse filled columns whose names differ only in case, as ``Age`` and ``age``.
+
+    Only usual names of identifiers, age, sex, site and the like are compared.
+    """
     usual = {SUBJECT, *itertools.chain.from_iterable(USUAL_NAMES.values())}
     counts = Counter(map(str.lower, columns))
     for name, n_columns in counts.items():

@@ -63,7 +63,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     images : sequence of Path
         Images; a JSON file of the same name is looked at, too.
     problems : Problems
-        Receives the fields.
+        Receives one problem for each identifying field and each unreadable file.
 
     Returns
     -------

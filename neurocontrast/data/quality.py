@@ -77,7 +77,7 @@ def inspect_scan(
 
 
 def _load(scan: ScanFiles, preprocessing: Preprocessing | None) -> MetaTensor:
-    """Load a scan, and refuse the scan if the preprocessing fails on the image."""
+    """Return a scan's image before preprocessing; refuse a scan whose preprocessing fails."""
     spacing_mm = 1.0
     if preprocessing is not None and preprocessing.spacing_mm is not None:
         spacing_mm = preprocessing.spacing_mm
@@ -108,9 +108,9 @@ def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> s
 
 
 def warn_of_headers(scans: Sequence[ScanFiles], progress: Progress) -> None:
-    """Warn of scans whose sform and qform disagree or are both absent, naming the first.
+    """Warn of scans whose sform and qform disagree or are both absent, with the first as example.
 
-    Files that cannot be read are left to the command that reads their voxels.
+    Unreadable files are passed over; a command that reads voxels refuses such files.
     """
     apart = []
     guessed = []

@@ -7,7 +7,7 @@ from neurocontrast.cells import WORDS_FOR_MISSING, is_missing, number_of
 _BELOW_0 = frozenset(map(float, "-7 -8 -9 -77 -88 -99 -777 -888 -999 -9999 -99999".split()))
 _HIGH = frozenset(map(float, "777 888 999 9999 99999 999999 9999999".split()))
 _HIGH_OF_SEVERAL = frozenset((77.0, 88.0, 99.0))
-"""Numbers that are codes only if several people have them, and never in column ``site``."""
+"""Numbers that count as codes for missing only in several people, never in column ``site``."""
 _FACTOR = 3.0
 """Factor by which a code such as 999 must exceed every other number of the column."""
 _HIGHEST = 99.0

@@ -126,7 +126,7 @@ def _check_site_from(site_from: str) -> None:
 
 
 def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None:
-    """Refuse columns to keep that no table has for any scan."""
+    """Refuse columns that the user asks to keep, and that no table of people has for any scan."""
     columns: set[str] = set()
     for of_scan in facts:
         columns.update(of_scan.cells)
@@ -161,7 +161,10 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
 def _add_left_out(
     scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
 ) -> None:
-    """List scans or people left out by problems, each once with all reasons, and count them."""
+    """Add to the index the scans and people that ``--skip`` leaves out, with reasons and counts.
+
+    Problems of other scans' cells are added to ``cells_not_read``.
+    """
     people = {True: set[str](), False: set[str]()}
     sessions = {True: set[str](), False: set[str]()}
     for scan, is_kept in zip(scans, kept, strict=True):

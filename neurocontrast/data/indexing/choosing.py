@@ -47,11 +47,11 @@ def find_scans(
     keep: list[str],
     settings: IndexSettings,
 ) -> tuple[Index, list[FoundScan]]:
-    """Find the scans of one layout in a folder, and the regional measures below.
+    """Find the scans of one layout and the regional measures, in a folder and its subfolders.
 
-    The index has no table of scans yet. `tables` are tables of measures, or the folder that holds
-    them. Rules that choose between tables of measures are removed from `rules`, and columns that
-    are measures from `keep`.
+    Return an index whose `table` is still empty, and the scans. `tables` are tables of measures,
+    or the folder that holds them. Rules of the user that choose between tables of measures are
+    removed from `rules`, and columns that are measures from `keep`.
     """
     images: dict[str, list[FoundScan]] = {}
     if settings.layout != MEASURES:
@@ -160,7 +160,7 @@ def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list
 
 
 def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list[FoundScan]:
-    """Leave out scans that are links to the image of another scan, which is taken anyway."""
+    """Leave out scans whose path is a link to the image of another scan, which stays."""
     links = links_to_others(tree.root, filter(None, map(attrgetter("path"), scans)))
     for path in sorted(links):
         index.left_out.append((path, "a link to the image of another scan that is found"))
@@ -202,12 +202,13 @@ def _measures_below(
     needed: bool,
     skip: bool,
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
-    """Read the regional measures below a folder; return the table, and entries for ``left_out``.
+    """Read the regional measures below a folder; return a table, and paths left out with reasons.
 
-    Tables that cannot be read are an error if measures are `needed`, and an entry if not.
+    Tables that cannot be read are an error if measures are `needed`, and are left out if not.
+    With `needed` or `skip`, single scans that cannot be read are in `unread` of the result.
 
     Rules that choose between tables are removed from `rules`, and columns that are measures from
-    `keep`. With `needed` or `skip`, single scans that cannot be read are in `unread` of the table.
+    `keep`.
     """
     choice = Choice(
         atlas=rules.pop("atlas", ""),
@@ -251,7 +252,7 @@ def add_unread(root: Path, index: Index, problems: Problems) -> None:
 
 
 def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
-    """Return the people of tables of measures as scans without image, unreadable ones last."""
+    """Return the people in tables of measures as scans without image, unreadable people last."""
     scans = []
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):
@@ -321,7 +322,7 @@ def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
 def _with_entities(
     scans: Sequence[FoundScan], entities: Mapping[str, str], index: Index
 ) -> list[FoundScan]:
-    """Return the scans whose names have all `entities` of ``--choose``; list others as left out.
+    """Return the scans whose BIDS entities match ``--choose``, as ``acq=mprage``; leave out others.
 
     An entity that a name lacks has the value ``none``.
     """

@@ -71,7 +71,7 @@ class Index:
     n_found: int
     """Number of scans found, before any was left out."""
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    """Path or person that is left out, and the reason."""
+    """Scans and people left out of the table: path or name, and the reason."""
     notes: list[str] = field(default_factory=list)
     """Notes on choices that were made without the user asking."""
     tables: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Join scans with tables of people to rows of the index; note people who lack a scan or a row."""
+"""Join scans with tables of people to rows of the index; note scans and people without a match."""
 
 import re
 from collections import Counter, defaultdict
@@ -127,7 +127,7 @@ def _joined(*words: str | None) -> str:
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return the first folder of a scan's path as the site; refuse a folder of a single person."""
+    """Return a scan's site by the first folder of its path; refuse a folder of one subject."""
     if not scan.path:
         raise ConfigError(
             "site_from: 'folder' is of images, and tables of measures have none; give a column."
@@ -187,7 +187,10 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add a problem for scans without a row, or whose session differs in leading zeros only."""
+    """Add a problem for scans without a row in tables of people, or listed under another session.
+
+    Another session is a problem only if it differs in leading zeros alone, as M48 and M048.
+    """
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:
             there_is = "there are measures"

@@ -28,7 +28,11 @@ class Member:
 
 @dataclass(frozen=True)
 class HomeChoice:
-    """Positions of the chosen subjects, and the data set to put in front of each name."""
+    """Choice among subjects of one name in several folders.
+
+    `rows` are positions of the chosen subjects; `datasets` has, for each, the name of the data set
+    to put in front of the subject's name, or "".
+    """
 
     rows: list[int]
     datasets: list[str]

@@ -44,7 +44,7 @@ def stream_of(name: str, *, is_template: bool = False) -> str:
 
 
 def streams_of(subjects: Sequence[str]) -> list[str]:
-    """Return each row's longitudinal stream; B is a template if the table has ``A.long.B``."""
+    """Return each subject's longitudinal stream; B is a template if ``A.long.B`` is a subject."""
     averages = set()
     for name in subjects:
         averages.add(name.partition(MARK)[2])
@@ -74,7 +74,11 @@ def templates_below(tree: Tree) -> set[str]:
 
 
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
-    """Choose a longitudinal stream: the named one, else scans as taken, else registered copies."""
+    """Choose one of several longitudinal streams, by name or by a default, among rows of subjects.
+
+    Without a name the choice is ``cross``, or ``long`` if there are copies registered to a
+    template and no ``cross``.
+    """
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
     rows: dict[str, list[int]] = defaultdict(list)

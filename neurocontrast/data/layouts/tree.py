@@ -91,7 +91,7 @@ def read_tree(root: Path) -> Tree:
 
 
 def _add_files(tree: Tree, folder: str) -> list[str]:
-    """Add the files of one folder to a tree, and return the folders in the folder."""
+    """Add the files of one folder to a tree, and return the paths of the subfolders."""
     folders = []
     names = []
     with os.scandir(tree.root / folder) as entries:
@@ -124,7 +124,7 @@ def _problem_of_entry(entry: os.DirEntry[str]) -> str:
 
 
 def links_to_others(root: Path, paths: Iterable[str]) -> set[str]:
-    """Return the paths that are links to other paths of the list; all are relative to the root."""
+    """Return which of `paths` are links to another one of `paths`; all are relative to `root`."""
     real_root = os.path.realpath(root)
     targets: dict[str, str] = {}
     files = set()

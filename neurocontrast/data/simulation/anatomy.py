@@ -15,11 +15,11 @@ GREY = 0.651 / 0.864
 FLUID = 0.298 / 0.864
 """Signal of cerebrospinal fluid in the template, relative to white matter."""
 _MEDIAL_TEMPORAL = ((26.0, -16.0, -18.0), (-26.0, -16.0, -18.0))
-"""Centres of the region of patients' atrophy, in mm in MNI space."""
+"""Right and left centre of the region in which patients lose grey matter, in mm in MNI space."""
 _WIDTH_MM = 11.0
 """Standard deviation in mm of the Gaussian weights of the region of patients' atrophy."""
 _MISALIGNED_MM = 3.5
-"""Standard deviation in mm of a fold's position between people after affine registration."""
+"""Standard deviation in mm, among people, of a fold's position after affine registration."""
 _SULCI_APART_MM = 12.0
 """Distance between neighbouring sulci, in mm."""
 _FOLD_BANDWIDTH = 0.3
@@ -38,7 +38,7 @@ class RandomField:
     splines: tuple[Array, ...]
     """Cubic B-spline bases along the three axes, each of shape (n_voxels, n_controls)."""
     gain: Array | None = None
-    """Factor for each frequency of the noise at control points; None for white noise."""
+    """Factor that multiplies the noise at control points, by frequency; None for white noise."""
 
     def draw(self, generator: np.random.Generator, n_fields: int = 1) -> Array:
         """Draw fields of shape (n_fields, nx, ny, nz)."""
@@ -55,7 +55,10 @@ class RandomField:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Templates and maps of effects on a voxel grid, mostly flat arrays over voxels of `brain`."""
+    """Templates and maps of effects on a voxel grid, for the simulation of brains.
+
+    Unless a shape is stated, a map is a flat array with a value for each voxel of `brain`.
+    """
 
     spacing_mm: float
     shape: tuple[int, ...]
@@ -139,7 +142,10 @@ def _medial_temporal(positions: Array) -> NDArray[np.float64]:
 
 
 def _bias_terms(positions: Array, inside: NDArray[np.bool_]) -> Array:
-    """Return polynomials (n_terms, n) of the positions, of mean 0 and unit variance `inside`."""
+    """Return smooth terms of bias fields (n_terms, n): polynomials of the voxels' positions.
+
+    Each term has mean 0 and unit variance over the voxels of the mask `inside`.
+    """
     x, y, z = positions / 80.0
     terms = np.stack([x, y, z, x * y, x * z, y * z, x * x, y * y, z * z])
     terms -= terms[:, inside].mean(axis=1, keepdims=True)
@@ -149,7 +155,8 @@ def _bias_terms(positions: Array, inside: NDArray[np.bool_]) -> Array:
 def _fine_maps() -> dict[str, Array]:
     """Return 1 mm maps of tissues and cortex, and a vector field towards the ventricles.
 
-    In the cortex the shares of tissues are of people who are aligned by an affine alone.
+    In the cortex, tissues are blurred as in an average of people who are aligned by an affine
+    alone.
     """
     from nilearn import datasets
 
@@ -218,7 +225,10 @@ def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
 
 
 def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array, ...]:
-    """Return cubic B-spline bases (n_voxels, n_controls) for three axes, for white noise."""
+    """Return cubic B-spline bases (n_voxels, n_controls) of three axes for a `RandomField`.
+
+    Bases are scaled so that white noise at the control points gives fields of unit variance.
+    """
     bases = []
     for origin, side, along_mm in zip(MNI_ORIGIN_MM, MNI_EXTENT_MM, axes, strict=True):
         controls = origin + np.arange(-control_mm, side + 2 * control_mm, control_mm)

@@ -36,8 +36,8 @@ _CORTEX_LOSS = 2.0
 _VENTRICLES_MM = 4.0
 """Displacement at the ventricles' border from 20 to 80 years, in mm."""
 _VENTRICLES_SD_MM = 1.3
-"""Standard deviation between people of one age of the displacement at the ventricles' border,
-in mm.
+"""Standard deviation in mm, among people of the same age, of the displacement at the ventricles'
+border.
 """
 _CONTRAST_LOSS = 0.15
 """Share of the contrast of white over grey matter that is lost from 20 to 80 years."""
@@ -86,7 +86,11 @@ def _ageing(person: Person) -> tuple[float, float, float]:
 def _individual(
     settings: SimulationSettings, person: Person, anatomy: Anatomy, scanner: Scanner
 ) -> tuple[Array, Array]:
-    """Return a simulated person's image in template space, and the positions (3, n) to sample."""
+    """Return a person's tissue signal, and the deformation that gives the brain its size and shape.
+
+    The signal is on the template's voxels. The deformation is the position (3, n) in the signal,
+    in mm, from which each voxel of the scan takes its value.
+    """
     generator = derive_generator("simulated-anatomy", settings.seed, person.index)
     angles = np.deg2rad(_ROTATION_DEG) * generator.standard_normal(3)
     shift = _SHIFT_MM * generator.standard_normal(3)

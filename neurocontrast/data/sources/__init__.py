@@ -106,9 +106,11 @@ def source_of_run(
 
 
 def _settings_of_kind(trained: str, data: AnyDataSettings) -> AnyDataSettings:
-    """Return settings for the kind of samples a run was trained on, with the folders of `data`.
+    """Replace settings `data` by settings for the kind of samples that an encoder was trained on.
 
-    Settings that the kind of the run does not have are refused.
+    `n_workers` is taken over from `data`, and so is ``skip_unreadable`` for measures, or
+    ``images_root`` for other samples. Settings of `data` that the kind `trained` does not have are
+    refused.
     """
     if "kind" in data.model_fields_set:
         raise ConfigError(

@@ -34,7 +34,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 _FRAME = Path("X")
-"""Source of a cohort that was made from a DataFrame of measures, named as the argument ``X``."""
+"""Name in messages of a DataFrame of measures, in place of a file: that of the argument ``X``."""
 _LEFT_OUT = "X: left out "
 """Beginning of a note on columns of a DataFrame that are no regional measures, such as age."""
 
@@ -49,8 +49,8 @@ class RegionalMeasures(Source):
     data: MeasureDataSettings
     contract_: MeasuresContract | None = None
     max_missing_of_run: float | None = None
-    """Share of missing measures that the run allowed, if the user has set a different share in
-    ``data.max_missing``; None if not set, or set to the same share.
+    """Share of missing measures that was allowed when the encoder was trained, if the user now
+    sets a different share in ``data.max_missing``; None without a different share.
     """
     learned: npt.NDArray[np.float32] | None = None
     """Standardised measures of the training people, of shape (people, 1, measures); None before
@@ -69,7 +69,7 @@ class RegionalMeasures(Source):
 
     @property
     def known(self) -> MeasuresContract:
-        """Standardisation of the run, or the one fitted on the training people."""
+        """Standardisation of measures: from a trained run, or fitted on the people of a new run."""
         if self.contract_ is None:
             raise ConfigError(
                 "data.participants: missing. What an encoder reads of measures is learned from "
@@ -80,7 +80,7 @@ class RegionalMeasures(Source):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read people and measures; warn of another atlas or program than the run's."""
+        """Read people and measures; warn if a trained run had another atlas or program."""
         _check_no_images(images_root)
         all_measured = check_images and not self.skips
         cohort = read_measures(
@@ -94,11 +94,14 @@ class RegionalMeasures(Source):
 
     @property
     def choice(self) -> dict[str, str]:
-        """Atlas and measure of the cortex by which tables and columns are chosen."""
+        """Settings `atlas` and `measure`, by which tables of measures are chosen, as arguments."""
         return {"atlas": self.data.atlas, "measure": self.data.measure}
 
     def _compared(self, cohort: Cohort) -> Cohort:
-        """Refuse a cohort that lacks a run's columns; warn of another atlas or program."""
+        """Compare a cohort with the measures that an encoder was trained on; add warnings.
+
+        Absent columns and wrong units are refused; another atlas or program gives a warning.
+        """
         table = cohort.measures
         contract = self.contract_
         assert table is not None
@@ -189,7 +192,11 @@ class RegionalMeasures(Source):
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
-        """Return row → reason as `unlearnable` does, with a validation share of `val_fraction`."""
+        """Return row → reason, for people who lack more measures than a new run would allow.
+
+        The measures to compare depend on the training people, whom `val_fraction` and `seed`
+        determine; so the split is made again without the listed people, until nobody is added.
+        """
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):
             rows = np.setdiff1d(np.arange(len(cohort)), list(reasons)).tolist()
@@ -218,7 +225,7 @@ class RegionalMeasures(Source):
         )
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return the settings by which a run standardises measures, by name."""
+        """Return setting → value, for the standardisation with which an encoder was trained."""
         del preprocessing
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
@@ -258,7 +265,7 @@ class RegionalMeasures(Source):
         )
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return name and path of tables of measures and files of vectors, by kind."""
+        """Return kind (``measures``, ``vectors``) → names and paths of the files that were read."""
         assert cohort.measures is not None
         tables = [(path.name, path) for path in cohort.measures.sources]
         return {"measures": tables, **super().files(cohort)}

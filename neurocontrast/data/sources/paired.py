@@ -42,7 +42,7 @@ class PairedBrains(BrainVolumes):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read scans with their measures; refuse scans without measures unless skipped."""
+        """Read scans with their measures; without ``--skip``, refuse scans without measures."""
         scans = super().read_cohort(
             participants, images_root=images_root, check_images=check_images
         )
@@ -104,7 +104,7 @@ class PairedBrains(BrainVolumes):
         return PairedImages(super().images(cohort), self.second.images(cohort))
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return name and path of tables of measures and files of vectors, by kind."""
+        """Return kind (``measures``, ``vectors``) → names and paths of the files that were read."""
         return {**self.second.files(cohort), **super().files(cohort)}
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:

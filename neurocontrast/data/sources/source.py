@@ -48,7 +48,9 @@ class Source:
     another revision gives a warning.
     """
     content_words: ClassVar[Mapping[str, str]] = {}
-    """Key of `files` → word for the files' contents in messages, if not the key itself."""
+    """Kind of files, a key of `files` → word that messages use for the files' contents.
+    A kind that is absent here is itself the word.
+    """
 
     data: AnyDataSettings
     augment: Transform | None = None
@@ -89,7 +91,7 @@ class Source:
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read a table of samples; `images_root` replaces the folder that `data` names."""
+        """Read a table of samples; `images_root`, unless None, replaces ``data.images_root``."""
         root = self.data.images_root
         if images_root is not None:
             root = Path(images_root)
@@ -143,7 +145,7 @@ class Source:
         return {}
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason for samples a new run cannot use, as far as the table tells."""
+        """Return row → reason for samples that training cannot use, judged by the table alone."""
         del cohort, seed
         return {}
 
@@ -177,7 +179,10 @@ class Source:
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's preprocessing; `samples` is the run's record."""
+        """Return the source with a trained run's preprocessing, as stated in `samples`.
+
+        `samples` is the description by `contract` in the run's ``encoder.json``.
+        """
         raise NotImplementedError
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
@@ -185,7 +190,10 @@ class Source:
         raise NotImplementedError
 
     def set_up(self, encoder: Encoder) -> None:
-        """Give a new network any preprocessing step that the network itself does."""
+        """Set up the preprocessing that happens inside a new network; here none.
+
+        Natural images, for instance, are standardised by the network.
+        """
         del encoder
 
     def built_in_views(self, augment: Any) -> Any:
@@ -209,7 +217,7 @@ class Source:
         return TwoViews(transform, seed=seed)
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return name and path of the files that a run depends on, by kind of content.
+        """Return kind, such as ``vectors`` → names and paths of files that a run depends on.
 
         Scans are left out: the cache notices changed scans.
         """
@@ -221,9 +229,10 @@ class Source:
         return {"vectors": vectors}
 
     def record(self, cohort: Cohort) -> dict[str, Any]:
-        """Return keys for ``provenance.json`` by which changed files and views are noticed.
+        """Return entries for ``provenance.json`` by which resuming notices changed files and views.
 
-        Sizes of files are recorded and times are not, which differ on another machine.
+        The total size of the samples' files is recorded. Their times are not, since times differ
+        on another machine.
         """
         record: dict[str, Any] = {}
         for kind, files in self.files(cohort).items():
@@ -261,7 +270,10 @@ class Source:
 
 
 def _record_of(augment: Transform) -> Any:
-    """Return the description of transforms, or only their classes if one cannot be described."""
+    """Return a description of view transforms for the run's record.
+
+    If a transform cannot be described, such as a lambda, the names of all classes are returned.
+    """
     try:
         return describe(augment)
     except DataError:  # of a lambda, for instance

@@ -50,11 +50,11 @@ class BrainVolumes(Source):
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
     columns: tuple[str, ...] | None = None
-    """Table columns with the files of each scan, if a run states them; None before training."""
+    """Table columns with the files of each scan, as a trained run records; None before training."""
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Table columns with the files of a scan, stated by the run or else by `data`."""
+        """Table columns with the files of a scan: as a trained run records, or as `data` sets."""
         if self.columns is not None:
             return self.columns
         return self.data.channels
@@ -218,7 +218,7 @@ class BrainVolumes(Source):
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return digests of the voxels of each scan's files, from the cache if kept there."""
+        """Return digests of the voxels of each scan's files, kept in the cache where possible."""
         scans = self._with_channels(cohort).scans
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 

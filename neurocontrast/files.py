@@ -72,7 +72,7 @@ def _entries_named(folder: Path, name: str) -> list[Path]:
 
 
 def place_on_disk(path: Path) -> Path:
-    """Return a path to read or write, its existing folders with accents spelled as on the disk."""
+    """Return a path whose existing folders have accented letters as the disk spells them."""
     existing = Path(as_on_disk(str(path)))
     if os.path.lexists(existing) or path.parent == path:
         return existing

@@ -289,7 +289,7 @@ def choose(
     find : function
         Returns the model of a name, or None.
     default : str, optional
-        Name of a section without the key.
+        Name of the component for a section without the key.
     from_json : bool
         Read lists as tuples.
     """

@@ -233,7 +233,7 @@ class Plan:
 
 
 def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> Plan:
-    """Choose the images and splits of a data set, and fill the table.
+    """Choose the images and splits of a data set, and make the table of images.
 
     Rows are in the order train, validation, test, and within a split in the order of the source. An
     identifier has the picture's number within its split of the source, so that settings such as
@@ -262,7 +262,7 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
 
 
 def _identifiers(pictures: Pictures, name: str) -> list[str]:
-    """Return the identifier of each picture: name, split in the source, and number within."""
+    """Return each picture's identifier: name of data set, split in the source, number in split."""
     splits = pd.Series(["image"] * len(pictures))
     if pictures.splits is not None:
         splits = pd.Series(list(pictures.splits))

@@ -98,7 +98,7 @@ class NaturalImages(Source):
         return {"standardise": preprocessing.standardise}
 
     def contract(self) -> Samples:
-        """Return size, mean and deviation of images, for ``encoder.json``; empty before fitting."""
+        """Return size, mean and deviation of images for ``encoder.json``; empty before `fitted`."""
         if self.contract_ is None:
             return Samples()
         content = self.contract_.model_dump(mode="json")

@@ -118,7 +118,7 @@ def _is_of_images(array: npt.NDArray[Any]) -> bool:
 
 
 class Located:
-    """Images found by path, each by its store's number in `stores` and its index in the store."""
+    """Images found by path: of each the store's number in `stores`, and the index in the store."""
 
     def __init__(self) -> None:
         self.stores: list[ImageStore] = []

@@ -223,7 +223,7 @@ def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
 
 
 def _read(path: str) -> tuple[Floats, Doubles]:
-    """Return voxels and affine of an image; an array without one spans the box of MNI152."""
+    """Return voxels and affine of an image; a ``.npy`` array spans the box of MNI152."""
     scan = read_scan(path)
     voxels = np.ascontiguousarray(scan.voxels)
     if scan.affine is not None:

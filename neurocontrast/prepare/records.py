@@ -110,7 +110,7 @@ def _record_of(folder: Path, stem: str) -> PreparedScan | None:
 def problem_of_images(
     folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions
 ) -> str:
-    """Return why the prepared images of a scan must not be replaced; "" if they may be.
+    """Return why images in `folder` must not be replaced by a scan's; "" if they may be.
 
     Images must not be replaced if they were prepared from another scan of the same name, probably
     of another cohort. Files are read only if the path of the scan has changed.

@@ -238,7 +238,7 @@ class MeasuresContract(MeasureSettings):
             self._refuse(lacking, "empty for everybody", source)
 
     def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
-        """Raise the error for a table that lacks columns, with advice if few are lacking."""
+        """Refuse a table that lacks measures of training; if few, advise `max_missing`."""
         more = ""
         if len(columns) > _N_NAMED:
             more = f" and {len(columns) - _N_NAMED} more"
@@ -263,7 +263,7 @@ class MeasuresContract(MeasureSettings):
         return dict(zip(self.columns, medians.tolist(), strict=True))
 
     def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        """Return the measures that the encoder reads, as an array (people, measures)."""
+        """Return a table's measures `columns`, not standardised, as an array (people, measures)."""
         return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:

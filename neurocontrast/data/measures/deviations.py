@@ -1,4 +1,4 @@
-"""Find people with outlying measures, compared with their site, everybody, or a run's people."""
+"""Find outlying measures of people, against their site, everybody, or a run's training people."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
 
 
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
-    """Compare people with their own site, and sites with each other; sizes as logarithms."""
+    """Compare people with their own site, and sites with each other.
+
+    Of volumes and areas, logarithms are compared.
+    """
     values = inspected.values
     kinds = inspected.table.kinds
     is_size = values.columns.map(dict(kinds)).isin(["volume", "area"])

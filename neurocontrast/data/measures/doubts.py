@@ -1,4 +1,4 @@
-"""Warn about usable measures: mixed program versions, odd ages, constant or missing measures."""
+"""Warn about measures that `pretrain` accepts: mixed versions, odd ages, constant or missing."""
 
 from collections.abc import Sequence
 

@@ -121,7 +121,7 @@ def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
 
 
 def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
-    """Leave out files that are links to another listed file, which is read anyway."""
+    """Leave out links to other files in the list, since the linked files are read anyway."""
     relative = {path.relative_to(root).as_posix(): path for path in paths}
     left = sorted(links_to_others(root, relative))
     if not left:

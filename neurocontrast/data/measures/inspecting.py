@@ -113,13 +113,13 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the row that a problem is about; None for a problem of no single row."""
+        """Return the number of the row that a problem is about; None if about no single row."""
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
         return self._rows.get(problem.name)
 
     def add(self, row: int, problem: str, column: str = "") -> None:
-        """Add a problem of one row, with the row's name and line."""
+        """Add a problem of one person's row to `problems`, with the row's name and line."""
         self.problems.add(problem, column=column, line=self.line(row), name=self.names[row])
 
 

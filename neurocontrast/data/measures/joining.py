@@ -133,7 +133,7 @@ def add_measures(
 
 
 def sites_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return participant without ``sub-`` → site, from a table of people."""
+    """Return participant's name without ``sub-`` → site, from a table of people."""
     if "site" not in table:
         return {}
     sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)

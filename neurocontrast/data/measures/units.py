@@ -280,7 +280,7 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each person whether many columns, or all of at least two, are in another unit."""
+    """Tell which people have many columns, or all columns if two or more, in another unit."""
     n_off = is_off.sum(axis=1)
     n_known = is_known.sum(axis=1)
     are_many = n_off >= np.maximum(_N_COLUMNS, _SHARE_OF_COLUMNS * n_known)
@@ -290,7 +290,11 @@ def _rows_off(
 def _columns_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_], people: People
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each value whether its column is in another unit at the site, or for many people."""
+    """Tell which values are in a column in another unit.
+
+    A column counts for everybody if many people's values are off by the factor of the unit, and
+    for the people of a site if many of the site's values are.
+    """
     n_off = is_off.sum(axis=0)
     n_known = is_known.sum(axis=0)
     wrong = np.zeros_like(is_off)

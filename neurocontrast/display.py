@@ -23,7 +23,7 @@ _SECONDS_OF_SPEED = 3600.0
 class _Silence:
     """Clock time at which `sign_of_life` writes next, unless a bar moves on the terminal.
 
-    Any other output puts the time off.
+    Any other output postpones the time.
     """
 
     n_bars = 0
@@ -239,7 +239,7 @@ def _count(done: int, total: int | None) -> str:
 
 
 class _WatchedLines(_Lines):
-    """Show lines in a notebook or terminal, and give warnings as Python's, to be caught."""
+    """Show progress as lines to a person at a terminal or notebook; raise warnings as Python's."""
 
     def warning(self, text: str) -> None:
         _SILENCE.begin_anew()

@@ -72,7 +72,7 @@ def _entries_named(folder: Path, name: str) -> list[Path]:
 
 
 def place_on_disk(path: Path) -> Path:
-    """Return a path to read or write, its existing folders with accents spelled as on the disk."""
+    """Return a path whose existing folders have accented letters as the disk spells them."""
     existing = Path(as_on_disk(str(path)))
     if os.path.lexists(existing) or path.parent == path:
         return existing
@@ -314,14 +314,14 @@ def sweep(path: str | os.PathLike[str]) -> None:
 
 
 def _put_back(left: Path, target: Path) -> None:
-    """Move the entries of a replaced folder back to the target, unless the target has new ones."""
+    """Move earlier entries of a folder back; new entries of the same names stay."""
     for entry in list(left.iterdir()):
         if not (target / entry.name).exists():
             entry.rename(target / entry.name)
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:
-    """Return the file system's error with the target's name in place of the temporary file's."""
+    """Return a file system error that names the target file in place of the temporary one."""
     if error.errno is not None and (
         error.filename is None or temporary.name in str(error.filename)
     ):

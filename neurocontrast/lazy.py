@@ -21,9 +21,9 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
     Parameters
     ----------
     package : str
-        Name of the package, whose ``__init__`` calls.
+        Name of the package, whose ``__init__`` calls this function.
     places : mapping
-        Module below the package → names that the module holds.
+        Module of the package → names to import from the module.
     """
     module_of = {}
     for module, exported in places.items():

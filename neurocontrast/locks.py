@@ -36,7 +36,7 @@ def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterat
     progress : Progress
         Receives a warning if the file system has no locks.
     doing : str
-        Verb for the work of another process that has the lock, for the message.
+        Work of another process that has the lock, for the message, such as ``training``.
     """
     lock = FileLock(folder / LOCK)
     try:

@@ -145,7 +145,7 @@ class Recognised:
 
     @property
     def renamed_text(self) -> str:
-        """Words on the subjects under another identifier, to follow the total in a message."""
+        """Words on the number of `renamed` subjects, to follow the number of all in a message."""
         if not self.renamed:
             return ""
         return f", {len(self.renamed)} of them under another identifier (the same content)"
@@ -164,7 +164,7 @@ class KnownPeople:
 
     @classmethod
     def of_rows(cls, subjects: Iterable[str], contents: Collection[str]) -> Self:
-        """Return the people of a table's rows, from identifiers and digests of content."""
+        """Return digests of a table's people, from identifiers and digests of rows' content."""
         digests = frozenset(map(subject_digest, set(subjects)))
         return cls(digests, frozenset(" ".join(contents).split()), all(contents))
 
@@ -196,7 +196,7 @@ class KnownPeople:
 
 
 def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
-    """Join the digests that several lists have for a scan to one text; "" if one is unknown.
+    """Join each scan's digests from several lists to one text; "" if a list lacks the digest.
 
     Each list has one entry for every scan, for instance the digest of the files that one of
     several encoders reads.
@@ -212,7 +212,7 @@ def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
 
 
 def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
-    """Join the people of several runs; a run whose people are unknown adds nobody."""
+    """Join the digests of people of several pretraining runs; unknown people add nobody."""
     subjects = frozenset[str]()
     contents = frozenset[str]()
     is_complete = True

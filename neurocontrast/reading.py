@@ -64,7 +64,7 @@ _DAMAGE_OF_ARRAYS: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
 
 
 class ErrorOptions(TypedDict, total=False):
-    """Class of the error for a file that cannot be used, and last sentence of the message."""
+    """Class of the error that a reader raises for an unusable file, and advice in the message."""
 
     error: type[NeurocontrastError]
     """Class of the error; `DataError` by default."""
@@ -80,7 +80,7 @@ _POINTERS = {
     ),
     b"/annex/objects/": _POINTER_OF_ANNEX,
 }
-"""First bytes of a file that git-lfs or git-annex left in place of content → problem and remedy."""
+"""Beginning of a pointer file of git-lfs or git-annex → problem and remedy, for a message."""
 _IN_ANNEX = ".git/annex/objects/"
 _N_BYTES_OF_POINTER = 1024
 

@@ -289,7 +289,7 @@ def choose(
     find : function
         Returns the model of a name, or None.
     default : str, optional
-        Name of a section without the key.
+        Name of the component for a section without the key.
     from_json : bool
         Read lists as tuples.
     """
@@ -329,7 +329,7 @@ def _hint_for(name: str, names: Sequence[str]) -> str:
 
 
 def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
-    """Return the message for a list or a word in place of a section.
+    """Return the message for a configuration that has a list or a word in place of a section.
 
     The message lists the keys of `usual`, the model of the default component; if there is no
     default, the message has the `rule`.
@@ -341,7 +341,7 @@ def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
 
 
 def _explained(lines: list[str]) -> PydanticCustomError:
-    """Return an error with a message for each wrong key, whose dotted key begins at the section."""
+    """Return pydantic's error for a section, from lines on wrong keys relative to the section."""
     return PydanticCustomError("explained", "{text}", {"lines": lines, "text": "; ".join(lines)})
 
 
@@ -376,7 +376,7 @@ def _dotted(keys: Sequence[str | int]) -> str:
 
 
 def _lines_of_section(problem: ErrorDetails) -> Iterator[str]:
-    """Yield the lines of a section's error, dotted keys beginning with the section's own key."""
+    """Yield the lines of the error of a nested section, each with the section's key in front."""
     section = _dotted(problem["loc"])
     for line in problem["ctx"]["lines"]:
         if line[0] == ":":
@@ -394,7 +394,7 @@ def _unknown_key(keys: Sequence[str | int], allowed: Sequence[str], *, is_offere
 
 
 def _rule(error: ErrorDetails) -> str:
-    """Return the rule a value breaks, the value, and an allowed name that is like the value."""
+    """Return a sentence: the rule that a value breaks, the value, and a similar allowed name."""
     rule = error["msg"].removeprefix("Value error, ").removesuffix(".")
     rule = re.sub(r"^(Input|List|Tuple|String) should ", "must ", rule)
     rule = re.sub("a valid (array|tuple)", "a list", rule).replace(" after validation, not 0", "")
@@ -412,7 +412,7 @@ def _rule(error: ErrorDetails) -> str:
 
 
 def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Return the allowed keys of the section that holds the last key of the path `loc`."""
+    """Return the allowed keys of the section that holds a wrong key, found by the path `loc`."""
     models = [model]
     for key in loc[:-1]:
         inner: list[type[BaseModel]] = []

@@ -12,7 +12,7 @@ _Value = TypeVar("_Value")
 
 @contextmanager
 def default_torch_state(*, keep_device: bool = False) -> Iterator[None]:
-    """Set PyTorch's defaults (float32, CPU, gradients, no autocast), and the caller's at the end.
+    """Set PyTorch's defaults (float32, CPU, gradients, no autocast) until the context ends.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _count(images: pd.DataFrame) -> dict[str, float]:
-    """Count images, and classes if the table has a column ``label``."""
+    """Count images, and by column ``label`` classes and images of smallest and largest class."""
     counts: dict[str, float] = {"images": len(images)}
     if "label" in images:
         n = images["label"].value_counts()

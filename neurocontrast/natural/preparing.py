@@ -77,7 +77,7 @@ def _read_pictures(dataset: str, files: FileSet) -> Pictures:
 
 
 def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress: Progress) -> None:
-    """Write store, table and record of pictures into a folder."""
+    """Write the store, the table and ``images.json`` of a data set's pictures into a folder."""
     name = _name(settings)
     plan = plan_images(pictures, settings, name=name)
     store = _write_store(pictures, plan, settings, folder, progress)
@@ -182,7 +182,7 @@ def _record(
     table: pd.DataFrame,
     origin: ImagesOrigin,
 ) -> ImagesRecord:
-    """Return the content of ``images.json``, without any path of this machine."""
+    """Return the content of ``images.json``, which holds no path of this machine."""
     from PIL import features
 
     environment = Environment.model_validate(describe_environment())
@@ -233,7 +233,7 @@ class Plan:
 
 
 def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> Plan:
-    """Choose the images and splits of a data set, and fill the table.
+    """Choose the images and splits of a data set, and make the table of images.
 
     Rows are in the order train, validation, test, and within a split in the order of the source. An
     identifier has the picture's number within its split of the source, so that settings such as
@@ -262,7 +262,7 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
 
 
 def _identifiers(pictures: Pictures, name: str) -> list[str]:
-    """Return the identifier of each picture: name, split in the source, and number within."""
+    """Return each picture's identifier: name of data set, split in the source, number in split."""
     splits = pd.Series(["image"] * len(pictures))
     if pictures.splits is not None:
         splits = pd.Series(list(pictures.splits))
@@ -306,7 +306,7 @@ def divide(
         chosen = np.array(list(splits), dtype=object)
 
     def ordered(split: str) -> npt.NDArray[np.int64]:
-        """Return the rows of a split, sorted so that every beginning is stratified by class."""
+        """Return the rows of a split, sorted so that the first m are stratified, for every m."""
         rows = np.flatnonzero(chosen == split)
         names_of_split = [names[row] for row in rows.tolist()]
         labels_of_split = [labels[row] for row in rows.tolist()]

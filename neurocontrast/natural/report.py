@@ -1,4 +1,4 @@
-"""Words, texts and the record of the data set, for reports on natural images."""
+"""Nouns, template variables and the content of ``images.json``, for reports on natural images."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _read_record(path: Path) -> ImagesRecord:
 
 
 def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
-    """Return the names that report texts on images use: ``origin``, the data set's record."""
+    """Return the variables of templates of reports on images: ``origin``, from ``images.json``."""
     return {"origin": find_record(folder, paths)}
 
 

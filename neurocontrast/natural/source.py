@@ -53,7 +53,7 @@ class NaturalImages(Source):
 
     data: ImageDataSettings
     contract_: ImageContract | None = None
-    """Preprocessing of a run, or the one fitted on the training images; None before fitting."""
+    """Preprocessing fitted on training images, or stored by a run; None before either."""
 
     @property
     def n_channels(self) -> int:
@@ -83,7 +83,7 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with size, mean and deviation of a run's images."""
+        """Return the source with the image size, means and deviations that a run stored."""
         try:
             contract = ImageContract.model_validate(samples.preprocessing.content())
         except ValidationError as error:
@@ -94,11 +94,11 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return whether a run standardises colours, as settings of section ``data``."""
+        """Return the setting `standardise` of section ``data`` with which a run was trained."""
         return {"standardise": preprocessing.standardise}
 
     def contract(self) -> Samples:
-        """Return size, mean and deviation of images, for ``encoder.json``; empty before fitting."""
+        """Return size, mean and deviation of images for ``encoder.json``; empty before `fitted`."""
         if self.contract_ is None:
             return Samples()
         content = self.contract_.model_dump(mode="json")
@@ -114,7 +114,7 @@ class NaturalImages(Source):
         return self.images(cohort).image_shape[1:]
 
     def images(self, cohort: Cohort) -> ImageDataset:
-        """Return a dataset of the cohort's images; refuse another size than the run's."""
+        """Return a dataset of the cohort's images; refuse another size than in training."""
         images = ImageDataset(cohort)
         if self.contract_ is not None and tuple(images.image_shape) != self.contract_.shape:
             raise DataError(
@@ -136,14 +136,14 @@ class NaturalImages(Source):
             return self.images(cohort).contents()
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return size and times of the stores' files, to notice changes."""
+        """Return size and times of a cohort's image stores, to notice changed files."""
         signatures: list[tuple[int, ...]] = []
         for _, store in self.files(cohort)["stores"]:
             signatures.append(signature_of([str(store)]))
         return signatures
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return name and path of the image stores and of files of vectors, by kind."""
+        """Return kind of file → names and paths: image stores, and files of vectors."""
         stores = set()
         for path in cohort.table["path"]:
             store, _ = split_image_path(str(path))

@@ -118,7 +118,7 @@ def _is_of_images(array: npt.NDArray[Any]) -> bool:
 
 
 class Located:
-    """Images found by path, each by its store's number in `stores` and its index in the store."""
+    """Images found by path: of each the store's number in `stores`, and the index in the store."""
 
     def __init__(self) -> None:
         self.stores: list[ImageStore] = []
@@ -128,7 +128,7 @@ class Located:
         self._problems: dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """Find an image by its path; return why the image cannot be used, or ""."""
+        """Add the image that a path names; return why the image cannot be used, or ""."""
         file, _, index = path.rpartition("#")
         if file not in self._numbers and file not in self._problems:
             self._open(file)
@@ -164,7 +164,10 @@ class Located:
         return located
 
     def _problem_of(self, path: str) -> str:
-        """Find an image of a cohort; return why the image cannot be used, or ""."""
+        """Add an image, as `add` does; refuse also other kinds of path and another size.
+
+        Returns the reason, or "" for a usable image.
+        """
         if not is_image_path(path):
             return (
                 f"found {shown(path, 200)}; an image of a store is named like 'images.npy#17'; a "
@@ -190,7 +193,7 @@ class Located:
 
 
 def new_finder() -> Callable[[str], str]:
-    """Return a function that checks addresses of images, opening each store once."""
+    """Return a function: path of an image → problem, or ""; each store is opened once."""
     return Located().add
 
 

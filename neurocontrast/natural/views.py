@@ -102,7 +102,7 @@ def _drawn(operation: str, seeds: Sequence[int] | np.ndarray, n_numbers: int) ->
 
 
 def _where(applied: np.ndarray, changed: Tensor, unchanged: Tensor) -> Tensor:
-    """Return the changed image if the operation applies to the image, or the unchanged one."""
+    """Return each image changed or unchanged, by the mask `applied` of the batch."""
     is_applied = torch.from_numpy(applied).to(changed.device)
     return changed.where(is_applied[:, None, None, None], unchanged)
 

@@ -66,7 +66,7 @@ def sum_over_processes(values: Tensor) -> Tensor:
 
 
 def average_over_processes(gradients: Sequence[Tensor | None]) -> None:
-    """Replace gradients by the mean over processes, in place, for parameters that DDP ignores."""
+    """Average gradients over processes, in place, for parameters that PyTorch's DDP leaves out."""
     if not is_distributed():
         return
     for gradient in gradients:
@@ -118,7 +118,7 @@ class Processes:
             yield list(map(self.share, batches))
 
     def largest(self, number: int) -> int:
-        """Return the largest of a number over all processes; every process must call."""
+        """Return the largest of the numbers that processes pass; every process must call this."""
         largest = torch.tensor([number])
         if self.size > 1:
             dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self.group)

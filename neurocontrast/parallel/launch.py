@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Engine:
-    """Lightning Fabric, which runs the network on its device, and the processes of the run."""
+    """Lightning Fabric, which runs the network on its device, and the processes of a training."""
 
     fabric: Fabric
     processes: Processes
@@ -113,7 +113,7 @@ def launch(hardware: Hardware) -> Engine:
 
 
 def _check_number(hardware: Hardware, process: Launched) -> None:
-    """Refuse settings that ask for another number of processes than were started."""
+    """Refuse `hardware` settings that ask for another number of processes than were started."""
     starts = process.by is None and hardware.num_nodes == 1 and hardware.devices > 1
     if starts and COMMAND not in os.environ:
         raise ConfigError(

@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 GRID, SHAPE = mni_grid(2.0)
 """Affine and shape of the 2 mm grid for all measures but the entropy focus criterion."""
 STEP = 2
-"""Step between voxels that are correlated, in voxels of 2 mm, after a mean over 6 mm."""
+"""Step in 2 mm voxels from the grid `GRID` to the 4 mm grid on which scans are correlated."""
 REACH = 6
 """Number of steps of 4 mm, to each side, within which the best position is searched."""
 SLICES_MM = (-4.0, -18.0, 8.0)
@@ -162,7 +162,7 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
 
 
 def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
-    """Return a correlation for all shifts up to `REACH` steps to each side, from a spectrum."""
+    """Return correlations for all shifts up to `REACH` steps, from a product of Fourier spectra."""
     rolled = np.roll(fft.irfftn(spectrum, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))
     return np.asarray(rolled[(slice(0, 2 * REACH + 1),) * 3])
 
@@ -223,7 +223,7 @@ def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
 
 
 def _read(path: str) -> tuple[Floats, Doubles]:
-    """Return voxels and affine of an image; an array without one spans the box of MNI152."""
+    """Return voxels and affine of an image; a ``.npy`` array spans the box of MNI152."""
     scan = read_scan(path)
     voxels = np.ascontiguousarray(scan.voxels)
     if scan.affine is not None:

@@ -71,7 +71,7 @@ def stems_of(stem: str, n_imitations: int) -> list[str]:
 
 
 def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]:
-    """Return the file names of a scan's images for some options; without options, of all kinds."""
+    """Return the names of the image files that `options` make of a scan; of all kinds if None."""
     images: Sequence[str] = IMAGES
     if options is not None and not options.tissue:
         images = IMAGES[:1]
@@ -79,7 +79,7 @@ def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]
 
 
 def describe_input(path: str, mask_path: str, root: str) -> ScanInput:
-    """Describe the files of a scan: path below the root, digest of the full path, and SHA-256."""
+    """Describe a scan's files: path below folder `root`, digest of the full path, and SHA-256."""
     check_place(path)
     if mask_path:
         check_place(mask_path, remedy="The column 'mask_path' names it.")
@@ -99,7 +99,7 @@ def _place_of(path: str) -> str:
 
 
 def _record_of(folder: Path, stem: str) -> PreparedScan | None:
-    """Return the record of a scan; None if the record is absent or damaged."""
+    """Read ``{stem}.json`` on the preparation of a scan; None if the file is absent or damaged."""
     path = folder / f"{stem}.json"
     try:
         return PreparedScan.of(read_json(path), path)
@@ -110,7 +110,7 @@ def _record_of(folder: Path, stem: str) -> PreparedScan | None:
 def problem_of_images(
     folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions
 ) -> str:
-    """Return why the prepared images of a scan must not be replaced; "" if they may be.
+    """Return why images in `folder` must not be replaced by a scan's; "" if they may be.
 
     Images must not be replaced if they were prepared from another scan of the same name, probably
     of another cohort. Files are read only if the path of the scan has changed.
@@ -132,7 +132,7 @@ def problem_of_images(
 def read_record(
     folder: Path, stem: str, described: ScanInput, options: PrepareOptions
 ) -> PreparedScan | None:
-    """Return the record of a prepared scan; None if images are incomplete or outdated.
+    """Read ``{stem}.json`` on a prepared scan; None if images are incomplete or outdated.
 
     Images prepared from a file with another path and another content, so probably of another
     cohort, are refused.

@@ -51,7 +51,7 @@ from neurocontrast.transforms.views import TwoViews
 
 _MASK_APART_MM = 0.5
 _MOST_VOXELS = 3.0
-"""Largest distance in voxels that augmentations allow for a depth or width."""
+"""Largest depth or width in voxels that settings of augmentations accept, for imitations."""
 _UNSUITABLE: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
 """Errors of SimpleITK, torch and SciPy for an image that cannot be prepared."""
 
@@ -229,7 +229,10 @@ def _replace(
     measures: ScanMeasures,
     options: PrepareOptions,
 ) -> None:
-    """Replace a scan's images: tables and record are removed first, the record is written last."""
+    """Write a scan's images anew, so that a kill leaves no image with a wrong ``{stem}.json``.
+
+    Tables and the JSON file are removed first, and the JSON file is written last.
+    """
     for name in TABLES:
         (out.parent / name).unlink(missing_ok=True)
     forget(out, stem)

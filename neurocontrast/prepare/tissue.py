@@ -112,7 +112,10 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
 def _bias(
     values: Doubles, posterior: Doubles, means: Doubles, sds: Doubles, basis: Doubles
 ) -> Doubles:
-    """Fit the bias field: a polynomial for the logarithm of image over predicted grey and white."""
+    """Fit the bias field, a polynomial, to the logarithm of intensities over predicted ones.
+
+    Intensities are predicted from the means of grey and white matter.
+    """
     precision = posterior[1:] * (means[1:, None] / sds[1:, None]) ** 2
     weight = precision.sum(axis=0)
     predicted = (precision * means[1:, None]).sum(axis=0) / (weight + 1e-9)

@@ -112,7 +112,7 @@ class Weights(os.PathLike[str]):
 
 
 def _sources() -> dict[str, list[Source]]:
-    """List name → sources of weights, in this package and installed ones; a name may have two."""
+    """Return name of weights → sources, this package or installed ones; two if names collide."""
     sources = dict[str, list[Source]]()
     for card in sorted(_FOLDER.glob(f"*/{CARD}")):
         folder = card.parent

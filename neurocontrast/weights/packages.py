@@ -19,7 +19,7 @@ from neurocontrast.reading import DAMAGE
 GROUP = "neurocontrast.weights"
 CARD = "README.md"
 FILES = ("encoder.json", "members.json")
-"""Files of which a folder of weights has one: of a single encoder, or of several (members)."""
+"""Files, one of which a folder of weights has: of one encoder, or of several (members)."""
 _ENTRIES = "entry_points.txt"
 
 

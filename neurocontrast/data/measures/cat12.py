@@ -37,7 +37,7 @@ _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
 _OF_ONE = re.compile(r"sub-[A-Za-z0-9]+(?:_ses-[A-Za-z0-9]+)?(?=_)")
 """Pattern of the beginning of a file name for a table of one scan."""
 _N_BRAINPREP_COLUMNS = 5
-"""Smallest number of columns with brainprep's names in a table of brainprep."""
+"""Smallest number of columns with brainprep's names by which a table counts as brainprep's."""
 CAT12 = "CAT12"
 """Name of the software for CAT12's tables, whose volumes are in mL."""
 
@@ -75,7 +75,7 @@ def scan_of_cat12(path: Path) -> str:
 
 
 def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
-    """Read tables of CAT12 and brainprep, and ``label/catROI_*.xml`` as a `Sheet` an atlas.
+    """Read tables of CAT12 and brainprep, and ``label/catROI_*.xml`` as one `Sheet` for each atlas.
 
     Volumes of sheets are in mL, and their `scale` takes them to mm³.
     """

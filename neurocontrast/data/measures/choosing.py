@@ -70,9 +70,9 @@ def choose_atlases(atlases: set[str], atlas: str, notes: list[str], path: Path) 
 def _note_segmentations(
     chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
 ) -> None:
-    """Note the segmentations that are not read in place of the chosen ones.
+    """Add a line to `notes` on segmentations that are present but not read, as others are chosen.
 
-    ``wmparc`` is not noted: white matter is no alternative to the chosen structures.
+    ``wmparc`` is not mentioned: white matter is no alternative to the chosen structures.
     """
     alternatives = [name for name in left if not name.startswith(_OF_WHITE_MATTER)]
     if alternatives:

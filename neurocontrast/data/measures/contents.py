@@ -17,7 +17,7 @@ _N_EXACT = 9
 _N_DIGESTS = 8
 """Largest number of exact (four-digit) digests of a row of measures."""
 _N_OF_DIGEST = 8
-"""Smallest number of measures in an exact (four-digit) digest, if the row has as many."""
+"""Smallest number of measures in an exact (four-digit) digest; a row of fewer has one digest."""
 _N_COARSE_GROUPS = 6
 """Largest number of coarse (three-digit) digests of a row of measures."""
 _N_OF_COARSE_DIGEST = 11

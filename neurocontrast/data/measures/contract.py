@@ -125,7 +125,7 @@ class MeasuresContract(MeasureSettings):
         columns: Sequence[str],
         settings: MeasureSettings,
     ) -> Self:
-        """Return a standardisation of some columns that changes nothing, before the fit."""
+        """Return a standardisation with means and slopes 0, whose values `fit` replaces."""
         zeros = (0.0,) * len(columns)
         ones = (1.0,) * len(columns)
         return cls(
@@ -238,7 +238,7 @@ class MeasuresContract(MeasureSettings):
             self._refuse(lacking, "empty for everybody", source)
 
     def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
-        """Raise the error for a table that lacks columns, with advice if few are lacking."""
+        """Refuse a table that lacks measures of training; if few, advise `max_missing`."""
         more = ""
         if len(columns) > _N_NAMED:
             more = f" and {len(columns) - _N_NAMED} more"
@@ -263,11 +263,11 @@ class MeasuresContract(MeasureSettings):
         return dict(zip(self.columns, medians.tolist(), strict=True))
 
     def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        """Return the measures that the encoder reads, as an array (people, measures)."""
+        """Return a table's measures `columns`, not standardised, as an array (people, measures)."""
         return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:
-        """Return row → reason, for people who lack too many measures."""
+        """Return row → reason, for people who lack more than the share `max_missing`."""
         missing = np.isnan(raw)
         reasons = {}
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
@@ -291,7 +291,7 @@ class MeasuresContract(MeasureSettings):
         return raw
 
     def _head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return head size minus its median; 0 if head size is unknown or not corrected for."""
+        """Return each person's head size minus the training median; 0 if unknown or not used."""
         if self.head_size == "keep":
             return np.zeros(len(raw))
         head = raw[:, self.columns.index(HEAD_SIZE)]
@@ -342,7 +342,7 @@ class MeasuresContract(MeasureSettings):
 
 
 def _reason_of(error: ErrorDetails) -> str:
-    """Return why a stored standardisation is wrong, for a message."""
+    """Return why the standardisation in an ``encoder.json`` is wrong, for a message."""
     if error["loc"]:
         return f"{error['loc'][0]} missing or damaged"
     return error["msg"]
@@ -358,7 +358,10 @@ def ways_out(share: float) -> str:
 
 
 def ways_out_of_frames(share: float) -> str:
-    """Return advice for rows of a DataFrame that lack a share of the measures."""
+    """Return advice for users of `ScanEmbedder`, whose DataFrame has rows that lack measures.
+
+    The advice is to leave the rows out, or to raise `max_missing` to `share`.
+    """
     return (
         "Leave these rows out, or allow more with ScanEmbedder(..., max_missing="
         f"{_up(min(share, _MOST_ADVISED))}): medians of the people learned from then take the "

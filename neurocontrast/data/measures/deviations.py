@@ -1,4 +1,4 @@
-"""Find people with outlying measures, compared with their site, everybody, or a run's people."""
+"""Find outlying measures of people, against their site, everybody, or a run's training people."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Deviations:
     of_people : DataFrame
         Deviation of each person's measure in robust standard deviations; NaN where it is missing.
     of_sites : DataFrame
-        Median deviation of each site's people from the others, or from the people of a run.
+        Median deviation of each site's people from people of other sites, or from the people that a
+        run was trained on.
     centre, spread : Series
         Usual value and robust standard deviation of each measure, as logarithms where `is_log`.
     is_log : Series
@@ -76,7 +77,10 @@ def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
 
 
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
-    """Compare people with their own site, and sites with each other; sizes as logarithms."""
+    """Compare people with their own site, and sites with each other.
+
+    Of volumes and areas, logarithms are compared.
+    """
     values = inspected.values
     kinds = inspected.table.kinds
     is_size = values.columns.map(dict(kinds)).isin(["volume", "area"])
@@ -125,7 +129,7 @@ def _spread(values: pd.DataFrame) -> pd.Series:
 
 
 def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each person, flagged people first: counts of outliers, and reasons."""
+    """Return a row for each person, flagged people first: numbers of outliers, why flagged."""
     n_outside = deviations.is_outside.sum(axis=1).to_numpy()
     people = inspected.people.table[["participant_id", "session"]].copy()
     people.insert(2, "name", inspected.names)
@@ -152,7 +156,7 @@ def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.
 
 
 def least_outside(n_measures: int) -> int:
-    """Return the number of outliers among a person's measures from which a person is flagged."""
+    """Return the smallest number of outlying measures for which a person is flagged."""
     return max(1, math.ceil(SHARE_OUTSIDE * n_measures))
 
 
@@ -172,7 +176,7 @@ def _worst_of(deviations: pd.DataFrame) -> list[str]:
 
 
 def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
-    """Return the problems of each row, as texts."""
+    """Return the texts of the problems of each row of people and measures."""
     reasons = list[list[str]]()
     for _ in inspected.names:
         reasons.append([])
@@ -209,7 +213,7 @@ def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> p
 def table_by_site(
     inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row for each measure and site: counts, quantiles and the site's shift."""
+    """Return a row for each measure and site: counts, quantiles and the site's deviation."""
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
     groups = values.groupby(sites)

@@ -1,4 +1,4 @@
-"""Warn about usable measures: mixed program versions, odd ages, constant or missing measures."""
+"""Warn about measures that `pretrain` accepts: mixed versions, odd ages, constant or missing."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,16 @@ from neurocontrast.data.measures.inspecting import InspectedMeasures, count_vers
 from neurocontrast.data.problems import first_names
 
 _N_OF_SITE = 5
-"""Smallest number of people of a site whose equal values are warned about."""
+"""Smallest number of people of a site with one value of a measure for which a warning is given."""
 _N_SHOWN = 10
 """Largest number of measures or sites that warnings name."""
 _YOUNGEST = 4.0
 _OLDEST = 100.0
 """Highest age in years that FreeSurfer is made for; `_YOUNGEST` is the lowest."""
 _ZEROS = " are 0, of "
-"""Words by which notes on zeros are recognised; `_about_missing` counts zeros by measure
-instead.
+"""Words in notes on impossible zeros, which are not repeated as warnings.
+
+`_about_missing` warns of the zeros of each measure.
 """
 
 

@@ -94,7 +94,7 @@ def _format_of(path: Path) -> tuple[str, str] | None:
 def _keep_stream(
     files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Keep files of one FreeSurfer stream (single scans or longitudinal), and note the others."""
+    """Keep files of one FreeSurfer stream (single scans or longitudinal); note other streams."""
     subjects = sorted(_subjects_of(files))
     bases = templates_below(tree)
     streams = []
@@ -121,7 +121,7 @@ def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
 
 
 def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
-    """Leave out files that are links to another listed file, which is read anyway."""
+    """Leave out links to other files in the list, since the linked files are read anyway."""
     relative = {path.relative_to(root).as_posix(): path for path in paths}
     left = sorted(links_to_others(root, relative))
     if not left:
@@ -134,7 +134,7 @@ def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[
 
 
 def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Read the tables of a file, or chosen tables of a folder; `notes` names the others."""
+    """Read the tables of a file, or chosen tables of a folder; `notes` gets tables left out."""
     if not path.is_dir():
         if choice.atlas or choice.measure not in ("thickness", "all"):
             notes.append(
@@ -189,7 +189,7 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
 
 
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
-    """Keep the rows of one longitudinal stream of a table; note the streams that are left out."""
+    """Keep a table's rows of one longitudinal stream; add a note on streams that are left out."""
     names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
     streams = streams_of(names)
     if set(streams) <= {"cross"}:
@@ -201,7 +201,10 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Choose rows of people whose name is in several folders, by the user's rule `dataset`."""
+    """Choose or rename rows of subjects who are in several folders, by the user's rule `dataset`.
+
+    The rule says whether subjects of one name are different people; see `read_tables`.
+    """
     members: list[Member] = []
     whole = []
     positions: list[tuple[int, int]] = []

@@ -21,7 +21,7 @@ _OF_TABLES = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def _atlas_of_table(path: Path, _head: str) -> str | None:
-    """Return "" for the file of a table, whose name tells no atlas; None for other files."""
+    """Return "" (atlas unknown) if a file's ending is that of a table; None for other endings."""
     if path.suffix.lower() in _OF_TABLES:
         return ""
     return None

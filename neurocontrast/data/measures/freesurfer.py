@@ -217,7 +217,7 @@ def _table_of_text(text: str, name: str, *, delimiter: str) -> tuple[pd.DataFram
 
 
 def _n_regions(words: Iterable[str], side: str, measure: str) -> int:
-    """Count the words that name regions, for a table of one hemisphere and measure."""
+    """Count the header's words that name regions, in a table of one hemisphere and measure."""
     n_regions = 0
     for word in words:
         region = region_of(word) or region_of(word, side=side, measure=measure)

@@ -98,7 +98,7 @@ class InspectedMeasures:
 
     @cached_property
     def _rows(self) -> dict[int | str, int]:
-        """Line in the file, or name of a scan → position of the first such row."""
+        """Line in the table of people, or name of a scan → position of the first such row."""
         rows: dict[int | str, int] = {}
         for row, name in enumerate(self.names):
             rows.setdefault(name, row)
@@ -113,13 +113,13 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the row that a problem is about; None for a problem of no single row."""
+        """Return the number of the row that a problem is about; None if about no single row."""
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
         return self._rows.get(problem.name)
 
     def add(self, row: int, problem: str, column: str = "") -> None:
-        """Add a problem of one row, with the row's name and line."""
+        """Add a problem of one person's row to `problems`, with the row's name and line."""
         self.problems.add(problem, column=column, line=self.line(row), name=self.names[row])
 
 
@@ -198,7 +198,10 @@ def _is_region(column: object) -> bool:
 
 
 def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequence[int]) -> None:
-    """Add problems of the tables of measures to the people's, with each scan's name and line."""
+    """Add problems of the tables of measures to the problems of `inspected`.
+
+    A problem of a scan gets the scan's name and line in the table of people.
+    """
     row_of: dict[str, int] = {}
     for row, position in enumerate(positions):
         if position >= 0:
@@ -216,7 +219,7 @@ def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequen
 
 
 def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
-    """Join people and measures row by row; a person without a row of measures is a problem."""
+    """Join people with their rows of measures; a person without a row is a problem."""
     people = inspection.cohort
     participants = people.table["participant_id"].astype(str).tolist()
     rows = rows_of(table, participants, people.table["session"].astype(str).tolist())
@@ -268,7 +271,7 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
 
 
 def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
-    """Count, for each row, the cells that already are problems because they cannot be read."""
+    """Count, for each row, the unreadable cells, each of which already is a problem."""
     n_bad = np.zeros(len(inspected.names), dtype=np.int64)
     for problem in inspected.problems.found:
         row = inspected.row_of(problem)

@@ -40,9 +40,9 @@ def measures_of_table(participants: Path) -> Path:
 
 
 def record_of_table(participants: Path) -> Path:
-    """Return the path of the record that `index` writes for a table of people.
+    """Return the path of the JSON file that says how `index` made a table of people.
 
-    Next to ``participants.tsv`` the record is ``index.json``, and next to ``a.tsv`` it is
+    Next to ``participants.tsv`` the file is ``index.json``, and next to ``a.tsv`` it is
     ``a_index.json``.
     """
     if participants.stem == "participants":
@@ -53,8 +53,8 @@ def record_of_table(participants: Path) -> Path:
 def find_measures(participants: Path) -> Path:
     """Find the table of measures for a table of people, if the user names none.
 
-    A table of people without a record of `index`, made by hand or by an earlier version, may have
-    ``measures.tsv``.
+    A table of people without the JSON file of `index`, made by hand or by an earlier version, may
+    have ``measures.tsv`` beside it.
     """
     measures = measures_of_table(participants)
     if measures.is_file() or record_of_table(participants).is_file():
@@ -133,7 +133,7 @@ def add_measures(
 
 
 def sites_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return participant without ``sub-`` → site, from a table of people."""
+    """Return participant's name without ``sub-`` → site, from a table of people."""
     if "site" not in table:
         return {}
     sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
@@ -252,7 +252,10 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 
 
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return `reasons` by row, replaced by the files' damage for scans with unreadable measures."""
+    """Return row → reason why a scan lacks measures: damage of the scan's files, or `reasons`.
+
+    Rows are the keys of `reasons`.
+    """
     assert cohort.measures is not None
     damage = {}
     for (participant, session), texts in cohort.measures.unread.items():
@@ -365,6 +368,6 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
 
 
 def _single_rows(keys: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return person → row, for people with a single row."""
+    """Return participant → row number, for participants with one row only."""
     n_rows = Counter(person for person, _ in keys)
     return {person: row for row, (person, _) in enumerate(keys) if n_rows[person] == 1}

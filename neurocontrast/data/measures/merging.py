@@ -53,7 +53,7 @@ class Merged:
     versions: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     """Participant and session → programs and versions."""
     collected: Problems | None = None
-    """Problems to add all problems to; None to raise an error instead."""
+    """Caller's list of problems, which gets all problems; None to raise them as one error."""
 
     def takes(self, column: str) -> bool:
         """Tell whether a column holds ages, sexes or sites that are to be read."""
@@ -68,7 +68,10 @@ class Merged:
                     facts[column] = ""
 
     def settle(self, *, skip: bool) -> None:
-        """Raise or collect all problems; with `skip`, set scans with problems aside first."""
+        """Raise all problems as one error, or add them to `collected`.
+
+        With `skip`, scans with problems are first set aside in `unread`, and are no error.
+        """
         if skip:
             everything = list(self.problems.found)
             self.problems.found.clear()
@@ -122,7 +125,7 @@ class Merged:
             self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a note on each table that lacks scans of other tables, naming the scans."""
+        """Return a note for each table without scans that another table has, naming the scans."""
         columns: dict[str, list[str]] = {}
         for source, frame in self.frames:
             columns.setdefault(source, []).extend(frame.columns.astype(str))

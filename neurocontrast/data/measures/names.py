@@ -104,7 +104,7 @@ class Region(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """Hemisphere, structure and measure in a column's name; "" for one that is not there."""
+    """Words of a column's name for hemisphere, structure and measure; "" for an absent word."""
 
     side: str
     structure: str
@@ -117,7 +117,10 @@ def _folded(name: str) -> str:
 
 
 def _by_fold(names: str, start: str = "") -> dict[str, str]:
-    """Return simplified spelling → name, `start` (a hemisphere's letter) before each spelling."""
+    """Return simplified spelling → structure's name, for names separated by spaces.
+
+    Each spelling begins with `start`, a hemisphere's letter.
+    """
     by_fold = {}
     for name in names.split():
         for spelling in (name, *_OTHER_SPELLINGS.get(name, ())):
@@ -135,7 +138,10 @@ def _cortex() -> dict[str, tuple[str, str]]:
 
 
 def _volumes(names: str, *, side: str = "", prefix: str = "") -> dict[str, Region]:
-    """Return simplified spelling → volume of a segmented structure, with a hemisphere's letter."""
+    """Return simplified spelling → region, for volumes of the segmented structures in `names`.
+
+    Spellings begin with the hemisphere's letter `side`, and names of regions with `prefix`.
+    """
     volumes = {}
     for key, name in _by_fold(names, side).items():
         volumes[key] = Region(f"{prefix}{name}", "volume", "aseg")

@@ -79,7 +79,7 @@ def scan_of_openbhb(path: Path) -> str:
 
 
 def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return names of an array's regions and measures, from the folder ``resource`` above."""
+    """Return names of an array's regions and measures, from ``resource`` in a folder above."""
     folders = [above / "resource" for above in list(path.absolute().parents)[:_N_FOLDERS_UP]]
     folder = next(filter(Path.is_dir, folders), None)
     if folder is None:

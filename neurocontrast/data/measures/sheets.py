@@ -53,8 +53,8 @@ class Sheet:
     files: Sequence[Path] = ()
     """Files that were read, if `source` is their folder."""
     datasets: Sequence[str] = ()
-    """Data set to put in front of each row's participant; empty if a name is one person
-    everywhere.
+    """Data set to put in front of each row's participant; empty if participants of one name in
+    several folders are one person.
     """
     subjects: Sequence[str] = ()
     """Subject of each row; empty if the file has no column ``subject_id``."""
@@ -72,7 +72,7 @@ class Sheet:
         return self.lines[row]
 
     def take(self, rows: Sequence[int]) -> Self:
-        """Return the table with some of its rows, chosen by position."""
+        """Return a `Sheet` with only the rows at the positions `rows`."""
 
         def of_rows(values: Sequence[Value]) -> list[Value]:
             if not values:
@@ -107,7 +107,7 @@ class SharedFacts:
 
 
 class ScanRow(NamedTuple):
-    """Regional measures of a scan with a file of its own, and facts shared by all columns."""
+    """Regional measures of a scan that has a file of its own, and the file's `SharedFacts`."""
 
     file: Path
     identifier: str

@@ -160,9 +160,9 @@ def read_chosen(
     """Read tables of regional measures as `read_tables` does, with the options of a `Choice`.
 
     With `skip`, scans whose files or cells cannot be read are left out; the table has them in
-    `unread`. With `with_facts`, columns of age, sex and site are taken, too. With `collected`, all
-    problems are added there, and none is an error: a cell with a problem is missing, and of
-    several rows of a scan the first is taken.
+    `unread`. With `with_facts`, columns of age, sex and site are taken, too. With `collected`,
+    all problems are added to `collected`, and none is an error: a cell with a problem is missing,
+    and of several rows of a scan the first is taken.
     """
     notes: list[str] = []
     sheets = _sheets_of(paths, choice, notes)
@@ -222,7 +222,7 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
 
 
 def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
-    """Return name of a row → site, from a DataFrame's column ``site``."""
+    """Return name of a row of a DataFrame → site in the row's column ``site``."""
     if "site" not in frame:
         return {}
     sites = frame["site"].map(text_of).set_axis(list(rows))
@@ -300,7 +300,7 @@ def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
 def _check_values(
     values: pd.DataFrame, kinds: Mapping[str, Kind], people: People, collected: Problems | None
 ) -> None:
-    """Refuse values in other units and codes for missing values, or add them to `collected`."""
+    """Refuse values in wrong units and codes for missing values, or add problems to `collected`."""
     try:
         check_units(values, kinds)
     except DataError as error:

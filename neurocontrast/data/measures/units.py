@@ -68,7 +68,7 @@ _TOLERANCES: Mapping[Kind, float] = {"thickness": 0.3, "volume": 0.5, "area": 0.
 are measured in one unit differ by less."""
 _N_COLUMNS = 3
 """Smallest number of a person's columns in another unit to refuse the person; a failed
-segmentation makes fewer odd.
+segmentation distorts fewer columns.
 """
 _SHARE_OF_COLUMNS = 0.1
 """Smallest share of a person's columns of one kind of measure in another unit to refuse the
@@ -128,7 +128,7 @@ class People:
 
 @dataclass(frozen=True)
 class _Unit:
-    """Unit that values may be in: kind of measure, factor to the right unit, and name."""
+    """Wrong unit that values may be in: kind of measure, factor by which values are off, words."""
 
     kind: Kind
     factor: float
@@ -165,7 +165,7 @@ def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
 
 
 def _and_more(n_columns: int) -> str:
-    """Return words on the number of further columns; "" for 0."""
+    """Return " and 3 more columns" for columns that a message does not name; "" for none."""
     if not n_columns:
         return ""
     return f" and {n_columns} more columns"
@@ -228,7 +228,11 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return the units to test for a kind of measure; most rows may be in the wrong unit."""
+    """Return the wrong units to test for a kind of measure.
+
+    If most people's values are in a wrong unit, people in the right unit stand out by the inverse
+    factor; a further `_Unit` finds them, and its name says that the others are wrong.
+    """
     factors = _FACTORS_OF_UNITS[kind]
     exponents = set(map(round, map(math.log10, factors)))
     units = []
@@ -276,7 +280,7 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each person whether many columns, or all of at least two, are in another unit."""
+    """Tell which people have many columns, or all columns if two or more, in another unit."""
     n_off = is_off.sum(axis=1)
     n_known = is_known.sum(axis=1)
     are_many = n_off >= np.maximum(_N_COLUMNS, _SHARE_OF_COLUMNS * n_known)
@@ -286,7 +290,11 @@ def _rows_off(
 def _columns_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_], people: People
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each value whether its column is in another unit at the site, or for many people."""
+    """Tell which values are in a column in another unit.
+
+    A column counts for everybody if many people's values are off by the factor of the unit, and
+    for the people of a site if many of the site's values are.
+    """
     n_off = is_off.sum(axis=0)
     n_known = is_known.sum(axis=0)
     wrong = np.zeros_like(is_off)

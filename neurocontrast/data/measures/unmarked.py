@@ -13,7 +13,7 @@ _CODES = (99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0)
 _FACTOR = 1.5
 """Factor by which a code such as 999 must exceed all other values of the column."""
 _SPREAD = 2.0
-"""Multiple of a measure's usual value taken as the largest true one, if all values are codes."""
+"""Ratio of the largest true value to the usual value, assumed for a column of codes alone."""
 _N_UNSURE = 2
 """Number of people who must have a code, for measures whose true values span orders of
 magnitude.

@@ -201,7 +201,10 @@ def convert(
 
 
 def _prefix_of(state: Iterable[str], architecture: Architecture, path: Path) -> str:
-    """Return the common prefix of a network's tensor names; refuse a file of several networks."""
+    """Return the common prefix of the tensor names of a network in a file.
+
+    A file that holds several networks is refused.
+    """
     ends = [name for name in state if f".{name}".endswith(f".{architecture.anchor}")]
     if len(ends) > 1:
         raise CheckpointError(
@@ -305,7 +308,7 @@ def _load(path: Path) -> Any:
 
 
 def _has_tensor(candidate: object, anchor: str) -> bool:
-    """Tell whether a value is a mapping with a tensor whose name ends like the anchor's name."""
+    """Tell whether a value is a mapping that holds the tensor by which a network is recognised."""
     if not isinstance(candidate, Mapping):
         return False
     return any(str(name).endswith(anchor) for name in candidate)

@@ -93,7 +93,7 @@ class LinearScore(nn.Module):
 
     @property
     def only_block(self) -> str:
-        """Name of the single block of features, for an encoder without several blocks."""
+        """Name of the block with all features: ``components`` if linear, or else ``network``."""
         settings = getattr(self.encoder, "settings", None)
         if getattr(settings, "is_linear", False):
             return "components"
@@ -271,7 +271,10 @@ def explain_mean_of_scans(
 
 
 def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
-    """Return the names of feature blocks of a run's encoders; empty if each has one block."""
+    """Return the names of feature blocks (network, linear components) over a run's encoders.
+
+    Empty if each encoder has a single block.
+    """
     names = dict[str, int]()
     for score in scores:
         names |= score.blocks
@@ -399,7 +402,7 @@ def _explain(
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return the first voxel of a shifted lattice of patches.
+    """Return the first voxel of lattice number `number`; each lattice is shifted differently.
 
     Lattices with different shifts locate differences within a patch.
     """

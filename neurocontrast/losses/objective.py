@@ -263,7 +263,7 @@ class Objective(nn.Module):
             kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
     def fit(self, metadata: Metadata) -> None:
-        """Fit bandwidths that are given as a rule to the metadata of the training cohort."""
+        """Fit bandwidths given as a rule, such as "scott", to the training cohort's metadata."""
         for kernel in self._kernels():
             kernel.fit(metadata)
 

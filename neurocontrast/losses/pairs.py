@@ -39,7 +39,7 @@ class Candidates(Protocol):
         """Number of embeddings with which an anchor is compared."""
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return the function that computes parts of a kernel's weights between the samples."""
+        """Return a function that computes any block of a kernel's weights between the samples."""
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
         """Return the largest weight ‖w‖∞ > 0 of a kernel."""
@@ -108,7 +108,7 @@ class Pairs:
         return cast(tuple[Tensor, Tensor], both)
 
     def _of_mean(self, weights: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the arguments of `Mean`: weights, weights of samples with themselves, and sums."""
+        """Return the arguments of `Mean` for a kernel's weights: weights, diagonal and sums."""
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
         if self.pool.n_views == 1:
@@ -174,7 +174,12 @@ class Pairs:
         )
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
-        """Fill values (V, n_i, C, n) where a candidate is the anchor, or of the anchor's sample."""
+        """Overwrite entries of `values` (V, n_i, C, n) for candidates that a sum leaves out.
+
+        Left out is the anchor itself, or every view of the anchor's sample, as `without` says.
+
+        Left out is the anchor itself, or every view of the anchor's sample, as `without` says.
+        """
         if without == "sample" or (self.pool.by_view and not self.pool.is_across):
             values.diagonal(self.samples.start, 1, 3).fill_(value)
         elif not self.pool.is_across:

@@ -318,7 +318,7 @@ def _logarithms(weights: Tensor | None) -> Tensor | None:
 
 
 def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
-    """Return similarities (V, n_i, C, n) plus logarithms of weights (n_i, n), as a copy."""
+    """Return a copy of similarities (V, n_i, C, n) with log weights (n_i, n) added."""
     if logarithms is None:
         return s.clone()
     return s + logarithms.unsqueeze(1)

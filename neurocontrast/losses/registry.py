@@ -75,7 +75,7 @@ def loss_model(name: str) -> type[Settings] | None:
 
 
 def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
-    """Return the configuration settings of each loss, or of losses that can be in a sum."""
+    """Return the configuration settings of every loss, or of losses that a sum can have."""
     models: dict[str, type[Settings]] = {}
     for name in LOSSES:
         model = loss_model(name)

@@ -242,7 +242,7 @@ class Training:
             self._reading.close()
 
     def _report(self, row: MetricsRow) -> None:
-        """Report the metrics of an epoch in a line of text."""
+        """Report the metrics of a finished epoch as a message of one line."""
         shown = []
         for name, value in row.items():
             if value is None or name.startswith(("epoch", "seconds", "train_term_")):
@@ -274,7 +274,7 @@ def open_training(
     label : str
         Prefix of each message about an epoch.
     again : str
-        Words in messages for the call that continues a stopped training.
+        Name of the command or call that continues a stopped training, for a message.
     """
     processes = state.processes
     folder = output.folder

@@ -64,7 +64,7 @@ class Sampler:
         return _permuted(batches, generator)
 
     def occasion(self, epoch: int, batch: int) -> int:
-        """Return the number by which a scan's views differ between epochs, or between steps.
+        """Return the number that, with a scan's name, determines the scan's random views.
 
         The number is the epoch, or the training step if a scan can be drawn several times in an
         epoch.
@@ -137,7 +137,7 @@ def build_sampler(
 
 
 def _columns_of(settings: TrainingSettings) -> list[str]:
-    """Return the columns by which scans are balanced or grouped."""
+    """Return the values of the metadata columns by which scans are balanced or grouped."""
     if settings.sampling == "site-balanced":
         return ["site"]
     columns = list(settings.columns_of_strata)
@@ -279,7 +279,11 @@ def deal(
 def _deal_cell(
     order: npt.NDArray[np.int64], n_draws: int, batches: list[list[int]], *, first: int
 ) -> None:
-    """Deal the draws of a site within a stratum to the batches, after the first `first` draws."""
+    """Deal the draws of one site within a stratum to the batches in turn.
+
+    `first` is the number of draws dealt for other sites and strata before, so that the turn goes on
+    at the next batch.
+    """
     n_batches = len(batches)
     dealt = np.bincount(np.arange(first, first + n_draws) % n_batches, minlength=n_batches)
     ends = np.cumsum(dealt)
@@ -289,7 +293,10 @@ def _deal_cell(
 
 
 def equal_shares(limits: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares as equal as limits allow; the first shares get the rest."""
+    """Divide a total number into whole shares, as equal as each share's upper limit allows.
+
+    A remainder goes to the first shares.
+    """
     shares = [0] * len(limits)
     while left := total - sum(shares):
         growing = [number for number, limit in enumerate(limits) if shares[number] < limit]

@@ -110,7 +110,7 @@ class TrainerState:
         self.sampler = sampler
 
     def _ready_for_processes(self, model: ContrastiveModel, settings: TrainingSettings) -> None:
-        """Prepare a model for several processes: synchronise BatchNorm, freeze unused weights."""
+        """Prepare a model for several processes: synchronise BatchNorm, freeze unread weights."""
         on_gpu = self.fabric.device.type == "cuda"
         if settings.sync_batchnorm and settings.micro_batch_size is None:
             synchronise(model, on_gpu=on_gpu)
@@ -121,7 +121,7 @@ class TrainerState:
             parameter.requires_grad_(False)
 
     def _on_device(self, module: nn.Module) -> nn.Module:
-        """Put encoder or head on the device, wrapped for several processes if there are weights."""
+        """Put encoder or head on the device; a module with weights is wrapped by Fabric."""
         if next(module.parameters(), None) is None:
             return self.fabric.to_device(module)
         return self.fabric.setup_module(module)
@@ -159,13 +159,15 @@ class TrainerState:
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
         """Provide this process's share of the batches on which metrics are measured.
 
+        Every process gets all batches if some BatchNorm layer uses its process's batch alone.
+
         If batch statistics are not computed over all processes, every process gets whole batches.
         """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)
 
     def seen(self, images: Any) -> Any:
-        """Return the image channels that the network reads, without channels for making views."""
+        """Return the channels of images that the network reads; views may need further channels."""
         if not self.is_pair:
             return images[:, : self.model.encoder.n_channels]
         channels = []
@@ -336,7 +338,7 @@ class ContrastiveState(TrainerState):
 
 
 def _twice(images: Any) -> Any:
-    """Repeat samples, or pairs of samples, because batch statistics need two values."""
+    """Repeat the samples of a batch once, because batch statistics need at least two samples."""
     if isinstance(images, tuple):
         return tuple(map(_twice, images))
     return torch.cat([images, images])

@@ -70,7 +70,7 @@ class Replaceable(Settings):
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the names of settings without effect once a user's own transforms replace them."""
+        """Return the names of settings without effect if a user gives transforms in Python."""
         return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
 
     def with_given(self) -> Self:
@@ -80,7 +80,7 @@ class Replaceable(Settings):
 
     @model_serializer(mode="wrap")
     def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Serialise the settings without fields that have no effect."""
+        """Serialise the settings, except fields that a user's own transforms replace."""
         unread = self.replaced()
         if self.transforms is None:
             unread = ("transforms",)

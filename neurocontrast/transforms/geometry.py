@@ -36,7 +36,7 @@ class ScanHeader:
 
     @property
     def other_warnings(self) -> tuple[str, ...]:
-        """Warnings about the header, without a grave difference of sform and qform."""
+        """Warnings about the header, except the `disagreement` of sform and qform."""
         return tuple(warning for warning in self.warnings if warning != self.disagreement)
 
 

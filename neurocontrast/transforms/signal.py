@@ -36,7 +36,7 @@ class _Moments(NamedTuple):
     variance: Tensor
 
     def in_box(self, background: Tensor) -> "_Moments":
-        """Return the moments over the whole volume, in which all other voxels are background."""
+        """Return mean and variance over the whole volume, with background outside the brain."""
         share = self.share
         mean = share * self.mean + (1.0 - share) * background
         variance = share * (self.variance + (self.mean - mean).square())
@@ -202,7 +202,7 @@ def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
 
 
 def _in_units(moments: _Moments, floor: Tensor, span: Tensor) -> _Moments:
-    """Convert moments of signals to moments of the volumes' intensities."""
+    """Convert mean and variance from the scale of signals to that of the volumes' intensities."""
     mean = floor + span * moments.mean
     return _Moments(moments.share, mean, span.double().square() * moments.variance)
 

@@ -1,4 +1,4 @@
-"""Load the network or networks of a run, with the samples that each network reads."""
+"""Load the networks of a run, and preprocess the samples of a table for each network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Network = Encoder | ContrastiveModel | SeveralEncoders
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
-    """Load a run's network with the settings' layer and read-out, and its ``encoder.json``."""
+    """Load a run's network up to the layer and read-out in the settings, and ``encoder.json``."""
     network: Encoder | ContrastiveModel
     if settings.layer == "encoder":
         network, contract = load_encoder(run)
@@ -130,8 +130,6 @@ def check_table(readers: Sequence[Reader], place: str) -> None:
     """Refuse scans without a table if a run's encoders read different table columns.
 
     Scans alone do not say to which column they belong.
-
-    Scans without a table do not say which column they belong to.
     """
     columns = dict.fromkeys(map(_columns_of, readers))
     if len(columns) > 1:

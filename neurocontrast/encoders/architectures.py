@@ -324,7 +324,7 @@ def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
 
 
 def _summary(content: object) -> str:
-    """Return the first keys of a file's content for messages, or the content's type."""
+    """Return a description of a file's content for messages: its first keys, or its type."""
     if not isinstance(content, dict):
         return type(content).__name__
     names = list(map(str, content))

@@ -290,8 +290,6 @@ class Encoder(nn.Module):
         """Number of features by source: the ``network``, and appended linear ``components``.
 
         Empty without appended components.
-
-        Empty for a network without appended components.
         """
         if self.beside is None:
             return {}

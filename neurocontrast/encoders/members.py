@@ -164,8 +164,8 @@ def _kind_of(contract: EncoderContract) -> Json:
 def _settings_of_preprocessing(contract: EncoderContract) -> Json:
     """Return the settings of an encoder's preprocessing, without values learned from people.
 
-    Columns are all columns of the table of measures, because learning leaves out columns that are
-    the same for all people.
+    The key ``columns`` lists all measures of the table: also measures that were left out because
+    they are the same for all training people.
     """
     preprocessing = contract.preprocessing
     settings = preprocessing.content()

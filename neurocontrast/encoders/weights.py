@@ -191,7 +191,7 @@ def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
 
 
 def _advice_without_contract(folder: Path) -> str:
-    """Return advice for messages about a folder without ``encoder.json``."""
+    """Return advice on a folder without ``encoder.json``, such as to resume the run."""
     checkpoints = folder / "checkpoints"
     advice = "Give a run directory"
     if checkpoints.is_dir():

@@ -34,7 +34,8 @@ Patch = tuple[slice, ...]
 Size = tuple[int, int, int]
 
 SUBJECTS_A_LATTICE = 4
-"""Smallest number of successive subjects who are compared on the same lattice of patches."""
+"""Smallest number of successive subjects explained with the same lattice of patches, before the
+lattice is shifted."""
 
 FARTHEST_MM = 20.0
 """Distance from a peak to the nearest region's centre, in mm, above which the peak's name contains
@@ -311,7 +312,7 @@ def _smooth(
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
-    """Refuse a scan whose score is not finite, with or without a replaced patch."""
+    """Refuse a scan if its score, or a score after replacing a patch, is not finite."""
     if np.isfinite(whole).all() and np.isfinite(carried).all():
         return
     raise DataError(

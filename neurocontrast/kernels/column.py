@@ -265,8 +265,6 @@ class ColumnKernel(Kernel):
         """Find pairs of scans whose weights contradict the class, such as unsymmetric weights.
 
         The result is a mask (n, m) for each problem.
-
-        The result is a mask (n, m) for each problem.
         """
         rounding = 1e-5 * weights.abs().clamp_min(1)
         return {
@@ -306,7 +304,7 @@ class ColumnKernel(Kernel):
 
 
 def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Block:
-    """Replace a kernel's weights of pairs in which a value is missing by the mean weight."""
+    """Replace weights of pairs in which a scan's metadata value is missing by the mean weight."""
 
     def block(i: slice, j: slice) -> Tensor:
         return torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)

@@ -120,7 +120,10 @@ class Pool:
         return replace(self, anchors=anchors, candidates=candidates, by_view=True)
 
     def _views(self, numbers: tuple[int, ...]) -> Tensor:
-        """Select views of the anchors, (n_numbers, n, d); all views in order are not copied."""
+        """Select the anchors' embeddings of views by number, (n_numbers, n, d).
+
+        All views in their order are not copied.
+        """
         everything = tuple(range(len(self.anchors)))
         if numbers == everything:
             return self.anchors
@@ -141,7 +144,7 @@ class Pool:
         return self._bound[kernel]
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
-        """Return the largest weight ‖w‖∞ > 0 of a kernel, over all metadata or over the batch."""
+        """Return a kernel's largest weight ‖w‖∞ > 0: its bound, or the maximum over the batch."""
         supremum = kernel.supremum_over(self.metadata, dtype=self.anchors.dtype)
         if isinstance(supremum, Tensor):
             return supremum.clamp_min(torch.finfo(supremum.dtype).tiny)

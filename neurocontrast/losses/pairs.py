@@ -177,8 +177,6 @@ class Pairs:
         """Overwrite entries of `values` (V, n_i, C, n) for candidates that a sum leaves out.
 
         Left out is the anchor itself, or every view of the anchor's sample, as `without` says.
-
-        Left out is the anchor itself, or every view of the anchor's sample, as `without` says.
         """
         if without == "sample" or (self.pool.by_view and not self.pool.is_across):
             values.diagonal(self.samples.start, 1, 3).fill_(value)
@@ -238,7 +236,7 @@ class _Sums:
 
     @cached_property
     def mass(self) -> Tensor:
-        """Sum of the weights with all candidates, (n_i,), without the anchor itself."""
+        """Sum of an anchor's weights over all candidates, the anchor itself left out, (n_i,)."""
         if self.n_views == 1:
             return self.of_others
         if "of_others" in self.__dict__:

@@ -45,7 +45,7 @@ predictions."""
 
 
 class LossSettings(Settings):
-    """Keys of every loss in a configuration; further keys are the loss's constructor parameters."""
+    """Keys that all losses have in a configuration; others are a loss's constructor parameters."""
 
     loss: str = ""
 

@@ -44,7 +44,7 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path, position: Position, state: Mapping[str, object], *, keep: int
 ) -> Path:
-    """Write a checkpoint atomically, and remove all but the last checkpoints of a folder.
+    """Write a checkpoint atomically, and remove all but the `keep` newest from the folder.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class Sampler:
 
 
 def _permuted(values: Sequence[_Value], generator: np.random.Generator) -> list[_Value]:
-    """Return values in random order."""
+    """Return a copy of a list in random order."""
     return [values[number] for number in generator.permutation(len(values))]
 
 
@@ -170,7 +170,10 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
 
 
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
-    """Refuse scans with missing values in columns of the sampling, naming all at once."""
+    """Refuse training scans without a value in a column by which batches are balanced or grouped.
+
+    One message names all scans and columns.
+    """
     problems = []
     for column in table:
         missing = np.array(names)[table[column].isna()]

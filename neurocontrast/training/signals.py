@@ -27,7 +27,7 @@ def _own(number: int) -> int:
 
 @contextlib.contextmanager
 def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
-    """Catch the first SIGINT, SIGTERM or SIGUSR1, and provide a function that raises `Stopped`.
+    """Catch the first SIGINT, SIGTERM or SIGUSR1; yield a function that then raises `Stopped`.
 
     A second signal has its usual effect at once. Outside the main thread, signals are not caught.
 
@@ -69,8 +69,6 @@ def suspending() -> Iterator[None]:
     """Raise `TrainingSuspended` on SIGUSR1 until the context ends.
 
     A training loop within the context catches the signal itself, to save a checkpoint first.
-
-    Used before and after training, while there is no training state to save.
     """
 
     def suspend(number: int, frame: FrameType | None) -> None:

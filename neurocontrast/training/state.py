@@ -131,7 +131,7 @@ class TrainerState:
         self.model.train()
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
-        """Open an iterator over batches of images, which are sent to the device."""
+        """Open an iterator over the images of batches, each batch sent to the device when read."""
 
         def on_device() -> Batches:
             with contextlib.closing(
@@ -159,9 +159,8 @@ class TrainerState:
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
         """Provide this process's share of the batches on which metrics are measured.
 
-        Every process gets all batches if some BatchNorm layer uses its process's batch alone.
-
-        If batch statistics are not computed over all processes, every process gets whole batches.
+        If any BatchNorm layer normalises by the batch of one process alone, every process gets all
+        batches whole.
         """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)
@@ -258,7 +257,7 @@ class ContrastiveState(TrainerState):
             self._pass_one_sample()
 
     def _pass_one_sample(self) -> None:
-        """Pass one sample backwards without a step, so that resumed runs add gradients alike.
+        """Pass one sample backwards without a step, so that resumed runs round gradients equally.
 
         PyTorch's DDP keeps all gradients in one bucket until the first backward pass has shown the
         order of gradients. Rounding of a sum over three or more processes depends on the buckets:

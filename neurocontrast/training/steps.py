@@ -289,7 +289,10 @@ def _refuse_infinite(
     *,
     advice: str,
 ) -> None:
-    """Raise a TrainingError if loss or gradient is not finite, naming the samples."""
+    """Raise a TrainingError if a step's loss or gradient is not finite.
+
+    The message names the samples whose outputs are not finite.
+    """
     # A loss scaler skips steps with infinite gradients.
     checks_gradient = state.settings.precision != "16-mixed"
     if not math.isfinite(figures["loss"]):

@@ -309,7 +309,7 @@ def measure_probe(state: ContrastiveState, *, after_batch: CheckStop) -> Metrics
 def _features_of(
     state: ContrastiveState, rows: Sequence[int], after_batch: CheckStop
 ) -> np.ndarray:
-    """Compute the features of each encoder, (n_encoders, n, n_features), in evaluation mode."""
+    """Compute the features of dataset rows, (n_encoders, n, n_features), in evaluation mode."""
     of_batches = []
     batches = even_batches(rows, _n_together(state))
     with state.processes.divided(batches) as shares, state.read(shares) as reading:

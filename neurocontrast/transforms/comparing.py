@@ -1,4 +1,4 @@
-"""Compare descriptions of transforms, of one object at two times or with a stored description."""
+"""Compare descriptions of transforms: of one object before and after a call, or with a file's."""
 
 from __future__ import annotations
 

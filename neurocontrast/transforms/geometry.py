@@ -102,7 +102,7 @@ def check_kind(name: str, dtype: Any) -> None:
 
 
 def check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the three lengths of a volume, without axes of length 1; refuse any other shape."""
+    """Return the shape of a volume without axes of length 1; refuse all but three further axes."""
     lengths = list(shape)
     while len(lengths) > 3 and lengths[-1] == 1:
         lengths.pop()

@@ -1,4 +1,4 @@
-"""Compare the two affines of a NIfTI header, sform and qform, and say how they differ."""
+"""Compare the sform and the qform of a NIfTI header, and describe differences in words."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return 0
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return arguments of `change` without a range in `limits`, from numbers (b, n_further)."""
+        """Return arguments of `change` that `limits` does not list, from numbers (b, n_further)."""
         return {}
 
     def change(self, x_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:
@@ -82,7 +82,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return brain_BCDHW
 
     def n_numbers(self, n_channels: int) -> int:
-        """Count a volume's random numbers: one for whether to change, and the operation's."""
+        """Count a volume's random numbers: one decides on a change, others become arguments."""
         return 1 + len(self.limits()) + self.n_further(n_channels)
 
     def drawn(self, uniforms: Array, n_channels: int) -> Drawn:
@@ -113,7 +113,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         self.seed = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def drawn_for(self, n_channels: int) -> Drawn:
-        """Draw the random numbers that change one volume, from the current seed."""
+        """Draw one volume's random numbers from the current seed, set by `randomize`."""
         (drawn,) = draw_all([self], [self.seed], n_channels=n_channels)
         return drawn
 

@@ -129,7 +129,7 @@ def like(changed: Tensor, x: Any) -> Tensor:
 
 
 def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
-    """Return numbers (b, ...) on the device of `x`, with five axes to multiply volumes by."""
+    """Return one number a sample on the device of `x`, with five axes to multiply volumes by."""
     tensor = torch.from_numpy(values.astype(np.float32)).to(x.device)
     return tensor.reshape(tensor.shape + (1,) * (5 - tensor.ndim))
 

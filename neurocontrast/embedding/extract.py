@@ -56,7 +56,7 @@ class FinishedBatches:
         return False
 
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
-        """Store the features of a batch, unless some are not finite and must be computed again."""
+        """Store a batch's features on disk, unless any is not finite and must be computed again."""
         if np.isfinite(features).all():
             with (
                 atomic_path(self._folder / f"{name}.npy") as temporary,

@@ -136,7 +136,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     @in_default_torch_state
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that the run can be loaded and reads brains; nothing is learned from X or y."""
+        """Check that the run can be loaded and encodes brains; nothing is learned from X or y."""
         del X, y
         if self.overlap not in _REACTIONS:
             raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
@@ -258,7 +258,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return brains_of_run(reader.folder, reader.contract, data, what=kind)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return the names of the features, from ``feature_0000`` on, as in tables of embeddings.
+        """Return names of features as in tables of embeddings: ``feature_0000`` and so on.
 
         Parameters
         ----------

@@ -41,7 +41,7 @@ _CITATIONS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """Network of another program whose weights an encoder can take, with the naming of layers."""
+    """Network of another program whose weights can be converted, with rules to rename layers."""
 
     name: str
     """Name of the encoder that takes the weights, as in `EncoderSettings.name`."""
@@ -315,7 +315,7 @@ def _has_tensor(candidate: object, anchor: str) -> bool:
 
 
 def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
-    """Return only the tensors of a mapping, by name."""
+    """Return the tensors of a state dict by name, without entries of other types."""
     tensors = {}
     for name, tensor in candidate.items():
         if isinstance(tensor, torch.Tensor):

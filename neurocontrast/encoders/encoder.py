@@ -270,7 +270,7 @@ class Encoder(nn.Module):
 
     @property
     def n_features(self) -> int:
-        """Number of features: the network's features and the linear components."""
+        """Number of features of the network, plus the number of appended linear components."""
         return self.n_network_features + self.n_components_beside
 
     @property

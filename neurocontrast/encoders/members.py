@@ -336,7 +336,7 @@ def describe_run(
 def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
-    """Describe each kind of encoder in a run: preprocessing, network, loss, number of encoders."""
+    """Describe each kind of encoder in a run: preprocessing, network, loss, number of members."""
     of_kinds = dict[int, list[int]]()
     for member, number in enumerate(number_kinds(contracts)):
         of_kinds.setdefault(number, []).append(member)

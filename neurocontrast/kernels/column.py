@@ -109,7 +109,7 @@ class ColumnKernel(Kernel):
         return column
 
     def observed(self, values: Tensor) -> Tensor:
-        """Tell which rows of values (n, p) have no missing value, as booleans (n,)."""
+        """Tell for each row of values (n, p) whether no value is missing, as booleans (n,)."""
         return ~values.isnan().any(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
@@ -184,7 +184,7 @@ class ColumnKernel(Kernel):
     def _observed_means(
         self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the mean weight of pairs of observed scans, and weights of scans with themselves.
+        """Return the mean weight over pairs of scans with known values, and each scan's own weight.
 
         The second result is None if scans `a` are compared with different scans `b`. With a single
         observed scan, the mean is the scan's weight with itself. Memory is O(n), because the weight

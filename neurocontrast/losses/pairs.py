@@ -100,7 +100,7 @@ class Pairs:
         return cast(Tensor, Mean.apply(self.s, *self._of_mean(weights), self))
 
     def mean_and_log_sum_exp(self, weights: Tensor, repelling: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute `mean` for weights and `log_sum_exp` for repelling weights in one operation.
+        """Compute `mean` for attracting and `log_sum_exp` for repelling weights in one operation.
 
         One gradient for both is faster than two.
         """
@@ -210,7 +210,7 @@ class Pairs:
 
 
 class _Sums:
-    """Sums of weights (n_i, n) over the candidates of each anchor, computed when first read."""
+    """Sums of a weight matrix (n_i, n) over candidates, each sum computed on first use."""
 
     def __init__(self, weights: Tensor, pairs: Pairs) -> None:
         self.weights = weights  # kept, and so is its id
@@ -219,7 +219,7 @@ class _Sums:
 
     @cached_property
     def own(self) -> Tensor:
-        """Weights of the samples with themselves, (n_i,)."""
+        """Weight of each anchor's sample with itself, the diagonal of the weight matrix, (n_i,)."""
         return self.weights.diagonal(self.start)
 
     @cached_property

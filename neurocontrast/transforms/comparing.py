@@ -102,7 +102,7 @@ def differences_of(before: Description, after: Description, path: str = "") -> I
 
 
 def texts_of(description: Description) -> Iterator[str]:
-    """Yield every text in a transform's description, keys of mappings included."""
+    """Yield every text within the description of a transform, including names of settings."""
     if isinstance(description, dict):
         for name, item in description.items():
             yield name

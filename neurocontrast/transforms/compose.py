@@ -189,7 +189,7 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
 def _operations(
     transforms: dict[str, Callable[..., RandVolumed]], settings: AugmentSettings, key: str
 ) -> list[RandVolumed]:
-    """Return the transforms of operations that are not None, in the order of the settings."""
+    """Return the transforms of operations that are switched on, in the order of the settings."""
     operations = []
     for name, operation in settings:
         if name in transforms and operation is not None:

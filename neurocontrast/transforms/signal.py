@@ -155,7 +155,7 @@ class FromSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace signals by volumes, and remove brain masks and scales of the conversion."""
+        """Replace signals by volumes; remove brain masks, and scales used to convert back."""
         if volumes.scale is None:
             raise DataError(
                 f"FromSignald needs the signal that ToSignald made of '{self.keys[0]}', and there "

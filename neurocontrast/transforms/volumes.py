@@ -1,4 +1,4 @@
-"""Base class and data of operations that change a whole batch of volumes, or one volume."""
+"""Base class of operations that change a batch of volumes or one volume, and data classes."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ class ReadOut(Settings):
         return math.prod(self.grid)
 
     def check(self, name: str) -> None:
-        """Refuse blocks that the named network lacks, or any read-out for a network without blocks.
+        """Refuse blocks that a network lacks, and all but the default for a network without blocks.
 
         Raises
         ------

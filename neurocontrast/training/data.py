@@ -104,7 +104,7 @@ def fit_objective(
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
-    """Refuse fewer than two training or validation rows, which a loss cannot compare."""
+    """Refuse a single validation row, or fewer than two training rows: a loss compares samples."""
     if len(training_rows) < 2:
         raise DataError(
             f"a contrastive loss needs at least two training samples, found {len(training_rows)}."

@@ -52,7 +52,7 @@ class EmbeddingSettings(Settings):
     """Device. ``auto`` uses a GPU if there is one."""
 
     def reading(self) -> Json:
-        """Return precision, layer and read-out as a table's description records the settings."""
+        """Return precision, layer and read-out, for the description of an embeddings table."""
         keys: Json = {"precision": self.precision, "layer": self.layer}
         if self.read_out is not None:
             keys["read_out"] = self.read_out.model_dump(mode="json")

@@ -56,7 +56,7 @@ class FinishedBatches:
         return False
 
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
-        """Store the features of a batch, unless some are not finite and must be computed again."""
+        """Store a batch's features on disk, unless any is not finite and must be computed again."""
         if np.isfinite(features).all():
             with (
                 atomic_path(self._folder / f"{name}.npy") as temporary,
@@ -65,7 +65,7 @@ class FinishedBatches:
                 np.save(stream, features, allow_pickle=False)
 
     def remove(self) -> None:
-        """Remove the stored features of the table's batches, of any digest."""
+        """Remove all stored features of the table's batches, also of calls with other settings."""
         for folder in self.target.parent.glob(f".{glob.escape(self.target.name)}.*.partial"):
             if folder.is_file():  # of an earlier version
                 folder.unlink()
@@ -135,7 +135,7 @@ def extract_features(
 def _batches_to_do(
     features: npt.NDArray[np.float32], size: int, finished: FinishedBatches | None
 ) -> list[range]:
-    """Return the rows of each unfinished batch; fill in the features of finished batches."""
+    """Return the rows of each batch to compute; fill `features` from batches stored on disk."""
     batches = []
     for start in range(0, len(features), size):
         rows = range(start, min(start + size, len(features)))

@@ -1,4 +1,4 @@
-"""Load the network or networks of a run, with the samples that each network reads."""
+"""Load the networks of a run, and preprocess the samples of a table for each network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Network = Encoder | ContrastiveModel | SeveralEncoders
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
-    """Load a run's network with the settings' layer and read-out, and its ``encoder.json``."""
+    """Load a run's network up to the layer and read-out in the settings, and ``encoder.json``."""
     network: Encoder | ContrastiveModel
     if settings.layer == "encoder":
         network, contract = load_encoder(run)
@@ -106,7 +106,7 @@ def _preparation(reader: Reader) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Reading(Generic[OneSource]):
-    """Network with the samples that the network reads, preprocessed."""
+    """Network, with the preprocessed samples of a table that the network reads."""
 
     network: Network
     source: OneSource
@@ -127,7 +127,10 @@ def check_same_scans(cohorts: Sequence[Cohort]) -> None:
 
 
 def check_table(readers: Sequence[Reader], place: str) -> None:
-    """Refuse scans without a table if a run's encoders read different columns of a table."""
+    """Refuse scans without a table if a run's encoders read different table columns.
+
+    Scans alone do not say to which column they belong.
+    """
     columns = dict.fromkeys(map(_columns_of, readers))
     if len(columns) > 1:
         listed = "; ".join(map(", ".join, columns))
@@ -142,7 +145,7 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 
 
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
-    """Return the metadata of the scans, with the columns that any encoder of the run reads."""
+    """Return the metadata of the embedded scans, with all columns that a run's encoders read."""
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)
     for reading in others:
@@ -157,7 +160,7 @@ def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
 
 
 def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
-    """Return the warnings about the samples of each encoder of a run, without repetition."""
+    """Return the warnings about samples, over all encoders of a run; repeated warnings once."""
     warnings = list[str]()
     for reading in readings:
         warnings += reading.cohort.warnings
@@ -165,7 +168,7 @@ def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
 
 
 def contents_of(readings: Sequence[Reading[Any]], progress: Progress) -> list[str]:
-    """Return a digest of each sample's content, over the files that a run's encoders read."""
+    """Return one digest for each sample, of the content of all files that a run's encoders read."""
     contents = []
     for reading in readings:
         contents.append(reading.source.contents(reading.cohort, progress))

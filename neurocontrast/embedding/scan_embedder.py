@@ -39,7 +39,10 @@ _REACTIONS = ("warn", "error", "ignore")
 
 
 def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
-    """Return the subjects named in a DataFrame, or numbers of scans, with words for messages."""
+    """Return the subject of each scan for a message, with words that introduce the subjects.
+
+    Scans that no DataFrame names are numbered.
+    """
     if isinstance(X, pd.DataFrame):
         for name in ("subject_id", "participant_id"):
             if name in X:
@@ -133,7 +136,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     @in_default_torch_state
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that the run can be loaded and reads brains; nothing is learned from X or y."""
+        """Check that the run can be loaded and encodes brains; nothing is learned from X or y."""
         del X, y
         if self.overlap not in _REACTIONS:
             raise ConfigError(f"overlap: must be {one_of(_REACTIONS)}, got {self.overlap!r}.")
@@ -193,7 +196,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
-        """Preprocess scans for a reader's networks; temporary files last as long as `stack`."""
+        """Preprocess scans for a reader's networks; closing `stack` removes temporary files."""
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
         scratch = Path(stack.enter_context(folder))
@@ -232,7 +235,10 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             )
 
     def _source(self, reader: Reader) -> Brains:
-        """Return the source that prepares scans or measures for a network; refuse other samples."""
+        """Return the object that preprocesses scans or measures for a network.
+
+        Networks of other samples, such as natural images, are refused.
+        """
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         n_workers = joblib.effective_n_jobs(self.n_jobs)
         data: AnyDataSettings = DataSettings(**folders, n_workers=n_workers)
@@ -252,7 +258,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return brains_of_run(reader.folder, reader.contract, data, what=kind)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return the names of the features, from ``feature_0000`` on, as in tables of embeddings.
+        """Return names of features as in tables of embeddings: ``feature_0000`` and so on.
 
         Parameters
         ----------

@@ -41,7 +41,7 @@ _CITATIONS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """Network of another program whose weights an encoder can take, with the naming of layers."""
+    """Network of another program whose weights can be converted, with rules to rename layers."""
 
     name: str
     """Name of the encoder that takes the weights, as in `EncoderSettings.name`."""
@@ -201,7 +201,10 @@ def convert(
 
 
 def _prefix_of(state: Iterable[str], architecture: Architecture, path: Path) -> str:
-    """Return the common prefix of a network's tensor names; refuse a file of several networks."""
+    """Return the common prefix of the tensor names of a network in a file.
+
+    A file that holds several networks is refused.
+    """
     ends = [name for name in state if f".{name}".endswith(f".{architecture.anchor}")]
     if len(ends) > 1:
         raise CheckpointError(
@@ -305,14 +308,14 @@ def _load(path: Path) -> Any:
 
 
 def _has_tensor(candidate: object, anchor: str) -> bool:
-    """Tell whether a value is a mapping with a tensor whose name ends like the anchor's name."""
+    """Tell whether a value is a mapping that holds the tensor by which a network is recognised."""
     if not isinstance(candidate, Mapping):
         return False
     return any(str(name).endswith(anchor) for name in candidate)
 
 
 def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
-    """Return only the tensors of a mapping, by name."""
+    """Return the tensors of a state dict by name, without entries of other types."""
     tensors = {}
     for name, tensor in candidate.items():
         if isinstance(tensor, torch.Tensor):
@@ -321,7 +324,7 @@ def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
 
 
 def _summary(content: object) -> str:
-    """Return the first keys of a file's content for messages, or the content's type."""
+    """Return a description of a file's content for messages: its first keys, or its type."""
     if not isinstance(content, dict):
         return type(content).__name__
     names = list(map(str, content))

@@ -163,7 +163,7 @@ class Encoder(nn.Module):
     n_features : int
         Number of features.
     n_network_features : int
-        Number of features of the network, without linear components.
+        Number of features of the network alone, without appended linear components.
     beside : LinearComponents or None
         Linear components of the samples, appended to the network's features; None without
         components.
@@ -215,7 +215,7 @@ class Encoder(nn.Module):
         return torch.cat([features, components.to(features.dtype)], dim=1)
 
     def network(self, images: torch.Tensor) -> torch.Tensor:
-        """Map samples to features (n, n_network_features), without linear components.
+        """Compute the network's features (n, n_network_features), without appended components.
 
         The projection head reads these features.
         """
@@ -238,7 +238,7 @@ class Encoder(nn.Module):
         return torch.cat(means, dim=1)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """Return weights of layers that no feature depends on, which get no gradient."""
+        """Return the weights behind the last block read out, which get no gradient."""
         blocks = self.read_out.blocks
         parameters: list[nn.Parameter] = []
         if blocks is None:
@@ -270,24 +270,27 @@ class Encoder(nn.Module):
 
     @property
     def n_features(self) -> int:
-        """Number of features: the network's features and the linear components."""
+        """Number of features of the network, plus the number of appended linear components."""
         return self.n_network_features + self.n_components_beside
 
     @property
     def n_components_beside(self) -> int:
-        """Number of linear components appended to the network's features, 0 before fitting."""
+        """Number of linear components appended to the network's features; 0 before fitting."""
         if self.beside is None:
             return 0
         return len(self.beside.components)
 
     def without_beside(self) -> Encoder:
-        """Remove the linear components, for further training; return the encoder."""
+        """Remove linear components appended to the features, to train on; return the encoder."""
         self.beside = None
         return self
 
     @property
     def blocks(self) -> dict[str, int]:
-        """Number of features by block, ``network`` and ``components``; empty without components."""
+        """Number of features by source: the ``network``, and appended linear ``components``.
+
+        Empty without appended components.
+        """
         if self.beside is None:
             return {}
         return {"network": self.n_network_features, "components": self.n_components_beside}
@@ -460,7 +463,7 @@ class ContrastiveModel(nn.Module):
 
     @property
     def halves(self) -> tuple[ContrastiveModel, ...]:
-        """Encoders, each with its projection head: this model alone, or both of `TwoEncoders`."""
+        """Encoders with projection heads: the model itself, or the two models of `TwoEncoders`."""
         return (self,)
 
     @property

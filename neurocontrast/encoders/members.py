@@ -31,15 +31,15 @@ from neurocontrast.reading import read_json
 
 _REMEDY = "Copy the run again."
 _OF_ONE = ("beside", "blocks", "members", "seed", "provenance", "weights", "head", "n_features")
-"""Keys of ``encoder.json`` that describe one encoder of a run, and not all encoders in common."""
+"""Keys of ``encoder.json`` left out of the description shared by the encoders of a run."""
 _OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtype")
-"""Keys of ``encoder.json`` that are equal in encoders of one kind, in addition to the
-preprocessing."""
+"""Keys of ``encoder.json``, besides preprocessing, that must be equal for two encoders of a kind
+(same settings, other seeds or training people)."""
 _LEARNED = ("is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """Keys of the section ``preprocessing`` whose values are learned from the training people."""
 _JOINED = 2
-"""Format of ``members.json`` for runs that were joined to one; earlier versions refuse the
-format."""
+"""Format number of ``members.json`` in a run made by joining several runs; earlier versions of the
+package refuse the number."""
 
 
 def write_members(run: Path, record: MembersRecord) -> None:
@@ -146,7 +146,10 @@ def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
 
 
 def _kind_of(contract: EncoderContract) -> Json:
-    """Return the keys of ``encoder.json`` that are equal for encoders of one kind."""
+    """Return the part of ``encoder.json`` that makes two encoders of one kind if equal.
+
+    Seed, training people and values learned from these people are left out.
+    """
     content = contract.content()
     kind: Json = {}
     for key in _OF_KIND:
@@ -161,8 +164,8 @@ def _kind_of(contract: EncoderContract) -> Json:
 def _settings_of_preprocessing(contract: EncoderContract) -> Json:
     """Return the settings of an encoder's preprocessing, without values learned from people.
 
-    Columns are all columns of the table of measures, because learning leaves out columns that are
-    the same for all people.
+    The key ``columns`` lists all measures of the table: also measures that were left out because
+    they are the same for all training people.
     """
     preprocessing = contract.preprocessing
     settings = preprocessing.content()
@@ -178,19 +181,19 @@ def _beside_of(beside: BesideRecord) -> Json:
 
 
 def digest_of_members(record: MembersRecord) -> str | None:
-    """Return the digest of all encoders of a run, or None before all are trained."""
+    """Return one digest for the weights of all encoders of a run; None before all are trained."""
     if record.weights is None:
         return None
     return join_digests(record.weights)
 
 
 def join_digests(digests: Iterable[str]) -> str:
-    """Return one digest for the digests of several weights."""
+    """Combine the digests of several encoders' weights into one digest."""
     return digest_of("members", *digests)
 
 
 def join_starts(starts: Sequence[Start]) -> Start:
-    """Describe the weights from which the encoders of a run started, as one entry."""
+    """Describe the initial weights of all encoders of a run as one entry ``init``."""
     contents = list(map(Start.content, starts))
     shared = shared_content(contents)
     if len(shared) == len(contents[0]):
@@ -202,7 +205,7 @@ def join_starts(starts: Sequence[Start]) -> Start:
 
 
 def preparation_of(samples: Samples) -> str:
-    """Return the keys of ``encoder.json`` on which preprocessing depends, as text."""
+    """Return settings as text that is equal if two encoders read equally preprocessed samples."""
     decisive = [samples.preprocessing.content(), samples.channels, samples.cache_dtype]
     return json.dumps(decisive, sort_keys=True)
 
@@ -240,7 +243,9 @@ def describe_members(
     *,
     joined: Sequence[JoinedMember] | None = None,
 ) -> RunDescription:
-    """Describe a run of several encoders ("members"): keys with equal values, and each member.
+    """Describe a run of several encoders: keys of ``encoder.json`` that are equal for all encoders.
+
+    The key ``members`` lists each encoder ("member") with its weights, seed and feature columns.
 
     Parameters
     ----------
@@ -284,7 +289,10 @@ def describe_members(
 
 
 def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
-    """Return keys of ``encoder.json`` that a run's encoders share, and measures that any reads."""
+    """Return the keys of ``encoder.json`` with equal values in all encoders of a run.
+
+    The columns of measures are those that any encoder reads.
+    """
     shared = shared_content(list(map(EncoderContract.content, contracts)))
     sections = list(map(attrgetter("preprocessing"), contracts))
     of_samples = shared_content(list(map(PreprocessingRecord.content, sections)))
@@ -328,7 +336,7 @@ def describe_run(
 def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
-    """Describe each kind of encoder in a run: preprocessing, network, loss, number of encoders."""
+    """Describe each kind of encoder in a run: preprocessing, network, loss, number of members."""
     of_kinds = dict[int, list[int]]()
     for member, number in enumerate(number_kinds(contracts)):
         of_kinds.setdefault(number, []).append(member)

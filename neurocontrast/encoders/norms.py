@@ -1,4 +1,4 @@
-"""Normalisation layers of networks, as `EncoderSettings.norm` asks for."""
+"""Choose the normalisation layers of networks by the setting `EncoderSettings.norm`."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class ReadOut(Settings):
         return math.prod(self.grid)
 
     def check(self, name: str) -> None:
-        """Refuse blocks that a network does not have, and choices for networks without blocks.
+        """Refuse blocks that a network lacks, and all but the default for a network without blocks.
 
         Raises
         ------
@@ -119,7 +119,7 @@ _OWNERS = {
     "shrinkage": ("lda",),
     "stem": ("resnet18", "resnet50"),
 }
-"""Networks that read a setting, by setting."""
+"""Names of the networks for which a setting has an effect, by the setting's name."""
 
 
 class EncoderSettings(Settings):

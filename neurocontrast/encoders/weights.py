@@ -28,14 +28,13 @@ WEIGHTS = "encoder.safetensors"
 HEAD = "head.safetensors"
 CONTRACT = "encoder.json"
 SECOND = "encoder_2"
-"""Subfolder for the second encoder of a run of two, with weights, ``encoder.json`` and
-provenance."""
+"""Subfolder of a run that trains two encoders: files of the second encoder."""
 MEMBERS = "members.json"
 """File that lists the members of a run of several encoders; each member is a run in the subfolder
 ``members``."""
 _REMEDY = "Copy the run again."
 _MOST_SUGGESTIONS = 9
-"""Number of unknown tensor names at which error messages stop to suggest similar names."""
+"""Number of unknown tensor names from which an error message suggests no similar names."""
 
 
 def folder_of_member(run: Path, number: int) -> Path:
@@ -119,7 +118,7 @@ def save_model(
 def _save_half(
     folder: Path, half: ContrastiveModel, contract: EncoderDescription, *, with_head: bool
 ) -> None:
-    """Write one encoder of a model, with its projection head if asked."""
+    """Write one encoder of a model, and its projection head if `with_head` is True."""
     head = None
     if with_head:
         head = half.head
@@ -160,7 +159,7 @@ def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def refuse_members(folder: Path) -> None:
-    """Refuse a run of several encoders ("members") for a command that needs one encoder."""
+    """Refuse a run of several encoders ("members") where one encoder is needed."""
     if (folder / MEMBERS).is_file():
         raise CheckpointError(
             f"{folder}: this run has several members (training.members), and one encoder is taken. "
@@ -192,7 +191,7 @@ def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
 
 
 def _advice_without_contract(folder: Path) -> str:
-    """Return advice for messages about a folder without ``encoder.json``."""
+    """Return advice on a folder without ``encoder.json``, such as to resume the run."""
     checkpoints = folder / "checkpoints"
     advice = "Give a run directory"
     if checkpoints.is_dir():

@@ -34,7 +34,8 @@ Patch = tuple[slice, ...]
 Size = tuple[int, int, int]
 
 SUBJECTS_A_LATTICE = 4
-"""Smallest number of successive subjects who are compared on the same lattice of patches."""
+"""Smallest number of successive subjects explained with the same lattice of patches, before the
+lattice is shifted."""
 
 FARTHEST_MM = 20.0
 """Distance from a peak to the nearest region's centre, in mm, above which the peak's name contains
@@ -93,7 +94,7 @@ class LinearScore(nn.Module):
 
     @property
     def only_block(self) -> str:
-        """Name of the single block of features, for an encoder without several blocks."""
+        """Name of the block with all features: ``components`` if linear, or else ``network``."""
         settings = getattr(self.encoder, "settings", None)
         if getattr(settings, "is_linear", False):
             return "components"
@@ -271,7 +272,10 @@ def explain_mean_of_scans(
 
 
 def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
-    """Return the names of feature blocks of a run's encoders; empty if each has one block."""
+    """Return the names of feature blocks (network, linear components) over a run's encoders.
+
+    Empty if each encoder has a single block.
+    """
     names = dict[str, int]()
     for score in scores:
         names |= score.blocks
@@ -308,7 +312,7 @@ def _smooth(
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
-    """Refuse a scan whose score is not finite, with or without a replaced patch."""
+    """Refuse a scan if its score, or a score after replacing a patch, is not finite."""
     if np.isfinite(whole).all() and np.isfinite(carried).all():
         return
     raise DataError(
@@ -399,7 +403,7 @@ def _explain(
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return the first voxel of a shifted lattice of patches.
+    """Return the first voxel of lattice number `number`; each lattice is shifted differently.
 
     Lattices with different shifts locate differences within a patch.
     """

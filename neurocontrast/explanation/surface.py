@@ -97,7 +97,7 @@ def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
 def values_of_vertices(
     values: Mapping[str, float], labels: Labels, kind: Kind
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the value of each vertex's region, of both hemispheres; NaN without a value.
+    """Return at each vertex of both hemispheres the value of the region around; NaN if none.
 
     Parameters
     ----------
@@ -125,7 +125,10 @@ def values_of_vertices(
 def _values_by_kind(
     values: Mapping[str, float], labels: Labels
 ) -> dict[Kind, dict[str, npt.NDArray[np.float64]]]:
-    """Return the values of vertices for each kind of measure with values, such as thickness."""
+    """Return the values of vertices by kind of measure, such as thickness.
+
+    Kinds without any value are left out.
+    """
     by_kind = {}
     for kind in UNITS:
         by_side = values_of_vertices(values, labels, kind)
@@ -188,7 +191,7 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
 
 
 def _largest(drawn: Mapping[Kind, Mapping[str, npt.NDArray[np.float64]]]) -> float:
-    """Return the largest absolute value over all hemispheres and kinds, without NaN."""
+    """Return the largest absolute value over all vertices and kinds of measure, ignoring NaN."""
     sides: list[npt.NDArray[np.float64]] = []
     for by_side in drawn.values():
         sides += by_side.values()

@@ -339,7 +339,7 @@ class WeightedSum(_Composite):
 
 
 def _weighted(factor: float, kernel: Kernel) -> Iterator[tuple[float, Kernel]]:
-    """Yield the kernels and factors in one term of a weighted sum; a nested sum is expanded."""
+    """Yield the kernels in one term of a weighted sum, with factors; expand a nested sum."""
     if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
         raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")
     if not isinstance(kernel, WeightedSum):

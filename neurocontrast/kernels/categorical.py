@@ -12,7 +12,7 @@ from neurocontrast.settings import Column, checked
 
 
 class _Codes(ColumnKernel):
-    """Base class of kernels on integer codes, whose weights depend on the codes' equality."""
+    """Base class of kernels on integer category codes, which weight by whether codes are equal."""
 
     kind: Kind = "categorical"
 

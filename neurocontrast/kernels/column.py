@@ -94,7 +94,7 @@ class ColumnKernel(Kernel):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
-        """Return the kernel's column of metadata as a tensor (n, p); refuse a missing column."""
+        """Return the metadata column that the kernel reads, (n, p); refuse a missing column."""
         column = column_of(
             metadata, self.column, needed_by=type(self).__name__, words=self.kind == "categorical"
         )
@@ -109,7 +109,7 @@ class ColumnKernel(Kernel):
         return column
 
     def observed(self, values: Tensor) -> Tensor:
-        """Tell which rows of values (n, p) have no missing value, as booleans (n,)."""
+        """Tell for each row of values (n, p) whether no value is missing, as booleans (n,)."""
         return ~values.isnan().any(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
@@ -150,7 +150,7 @@ class ColumnKernel(Kernel):
         return _with_diagonal(_with_mean(exact, seen_a, seen_b, mean), diagonal)
 
     def _block_of(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Block:
-        """Return the function that computes any part of the weights of features `a` and `b`."""
+        """Return a function that computes any block of the weights of values `a` and `b`."""
 
         def block(i: slice, j: slice) -> Tensor:
             return self._exact(_rows(a, i), _rows(b, j), dtype)
@@ -158,7 +158,7 @@ class ColumnKernel(Kernel):
         return block
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
-        """Return weights (n,) of scans with themselves, or None to use `weights` for all pairs."""
+        """Return weights (n,) of scans with themselves; None if `weights` computes them too."""
         return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
@@ -167,7 +167,7 @@ class ColumnKernel(Kernel):
             return self.weights(a, b, dtype)
 
     def _features(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return rescaled values, and the mask of observed rows if `missing="marginal"`.
+        """Return rescaled metadata values; with `missing="marginal"` also the mask of known rows.
 
         A missing value is treated as 0. With `missing="error"`, a missing value on a CPU raises a
         DataError; on a GPU, weights become NaN, so that the GPU is not waited for.
@@ -184,7 +184,7 @@ class ColumnKernel(Kernel):
     def _observed_means(
         self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the mean weight of pairs of observed scans, and weights of scans with themselves.
+        """Return the mean weight over pairs of scans with known values, and each scan's own weight.
 
         The second result is None if scans `a` are compared with different scans `b`. With a single
         observed scan, the mean is the scan's weight with itself. Memory is O(n), because the weight
@@ -228,7 +228,7 @@ class ColumnKernel(Kernel):
             self._check_sign(values, seen, names)
 
     def _check_formula(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Refuse a user's kernel whose weights contradict the attributes of its class."""
+        """Refuse a user's kernel whose weights contradict its class, such as its `supremum`."""
         kept = seen.nonzero()[:, 0]
         features = self.scaled(values[kept])
         for start in range(0, len(features), _STREAMED_SCANS):
@@ -251,7 +251,7 @@ class ColumnKernel(Kernel):
                     )
 
     def _tried(self, rows: Tensor, features: Tensor) -> Tensor:
-        """Compute a user's kernel on the cohort; refuse metadata on which its formula fails."""
+        """Compute a user's kernel on the cohort; refuse metadata on which the code fails."""
         try:
             return self._exact(rows, features, features.dtype)
         except RuntimeError as error:
@@ -262,7 +262,10 @@ class ColumnKernel(Kernel):
             ) from error
 
     def _problems_of(self, weights: Tensor, turned: Tensor) -> dict[str, Tensor]:
-        """Mask the pairs (n, m) whose weights contradict an attribute of the class, by problem."""
+        """Find pairs of scans whose weights contradict the class, such as unsymmetric weights.
+
+        The result is a mask (n, m) for each problem.
+        """
         rounding = 1e-5 * weights.abs().clamp_min(1)
         return {
             "not finite": ~weights.isfinite(),
@@ -301,7 +304,7 @@ class ColumnKernel(Kernel):
 
 
 def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Block:
-    """Replace a kernel's weights of pairs in which a value is missing by the mean weight."""
+    """Replace weights of pairs in which a scan's metadata value is missing by the mean weight."""
 
     def block(i: slice, j: slice) -> Tensor:
         return torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)
@@ -323,7 +326,7 @@ def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
 
 
 def _rows(features: Tensor, rows: slice) -> Tensor:
-    """Return a slice of a kernel's rescaled values, without copying if all rows are asked for."""
+    """Return a slice of rescaled metadata values, without copying if the slice has all rows."""
     if not rows.start and (rows.stop is None or rows.stop >= len(features)):
         return features
     return features[rows]

@@ -91,7 +91,7 @@ class ConditionalEmbedding(nn.Module):
         self.ridge = float(ridge)
 
     def forward(self, metadata: Metadata) -> Tensor:
-        """Compute the operator W, (n, n), for the metadata of a batch."""
+        """Compute the operator W = (K + λI)⁻¹ K, (n, n), from a batch's metadata."""
         return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
 

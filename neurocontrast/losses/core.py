@@ -102,13 +102,16 @@ class Pool:
 
     @property
     def other_candidates(self) -> Tensor | None:
-        """Candidates, or None if candidates are the anchors."""
+        """Candidates if embeddings other than the anchors; None if anchors are the candidates."""
         if self.is_across:
             return self.candidates
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return a `Pool` that compares anchors of one view with candidates of another, by pair."""
+        """Return a `Pool` that compares anchors of one view with candidates of the other, by pair.
+
+        Each pair holds the numbers of two views, of the anchors and of the candidates.
+        """
         firsts, seconds = zip(*pairs, strict=True)
         anchors = self._views(firsts)
         candidates = anchors
@@ -117,7 +120,10 @@ class Pool:
         return replace(self, anchors=anchors, candidates=candidates, by_view=True)
 
     def _views(self, numbers: tuple[int, ...]) -> Tensor:
-        """Select views of the anchors, (n_numbers, n, d); all views in order are not copied."""
+        """Select the anchors' embeddings of views by number, (n_numbers, n, d).
+
+        All views in their order are not copied.
+        """
         everything = tuple(range(len(self.anchors)))
         if numbers == everything:
             return self.anchors
@@ -126,7 +132,7 @@ class Pool:
         return torch.stack([self.anchors[number] for number in numbers])
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return the function that computes parts of a kernel's weights between the samples.
+        """Return a function that computes any block of a kernel's weights between the samples.
 
         Weights below 0 are refused.
         """
@@ -138,7 +144,7 @@ class Pool:
         return self._bound[kernel]
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
-        """Return the largest weight ‖w‖∞ > 0 of a kernel, over all metadata or over the batch."""
+        """Return a kernel's largest weight ‖w‖∞ > 0: its bound, or the maximum over the batch."""
         supremum = kernel.supremum_over(self.metadata, dtype=self.anchors.dtype)
         if isinstance(supremum, Tensor):
             return supremum.clamp_min(torch.finfo(supremum.dtype).tiny)
@@ -191,7 +197,7 @@ class Pool:
         return tuple(of_all)
 
     def _pairs(self, anchors: Tensor, candidates: Tensor | None, i: slice) -> Pairs:
-        """Pair a block of anchors with all candidates; if None, the candidates are all anchors."""
+        """Pair a block of anchors with all candidates; with `candidates` None, with all anchors."""
         if candidates is None:
             candidates = anchors
         return Pairs(compare(anchors[:, i], candidates, self.scale, by_view=self.by_view), i, self)

@@ -192,7 +192,7 @@ class DebiasedInfoNCE(Objective):
         return {"contrast": pool.mean(softplus_of(corrected - twins))}
 
     def log_negatives(self, pairs: Pairs) -> Tensor:
-        """Return the logarithm of the sum over each anchor's negatives, (2, n_i)."""
+        """Return log Σ_negatives e^{s_ij} of each anchor i, not yet corrected, (2, n_i)."""
         return pairs.log_sum_exp(without="sample")
 
 

@@ -33,7 +33,7 @@ def at_least_float32(tensor: Tensor) -> torch.dtype:
 
 
 def checked_weights(values: Any, view: Tensor) -> Tensor:
-    """Return sample weights (n,) on the device of a view; refuse negative or infinite ones."""
+    """Return sample weights (n,) on the device of `view`; refuse negative or infinite weights."""
     weights = torch.as_tensor(values, dtype=at_least_float32(view), device=view.device).detach()
     if weights.shape != view.shape[:1]:
         raise DataError(

@@ -53,7 +53,7 @@ def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _temperature_of_tensor(tensor: Tensor, check_number: ValidatorFunctionWrapHandler) -> Any:
-    """Check a temperature given as a tensor of one number; keep a parameter, convert a constant."""
+    """Check a temperature that is a tensor of one number; keep a parameter, make others floats."""
     if tensor.numel() != 1:
         raise ConfigError(
             f"temperature must be one number, got a tensor of shape {tuple(tensor.shape)}."
@@ -263,7 +263,7 @@ class Objective(nn.Module):
             kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
     def fit(self, metadata: Metadata) -> None:
-        """Fit bandwidths that are given as a rule to the metadata of the training cohort."""
+        """Fit bandwidths given as a rule, such as "scott", to the training cohort's metadata."""
         for kernel in self._kernels():
             kernel.fit(metadata)
 
@@ -324,7 +324,7 @@ class Objective(nn.Module):
             raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {n_views}.")
 
     def _columns_for(self, metadata: Metadata | None, view: Tensor) -> dict[str, Tensor]:
-        """Return the metadata columns that the loss reads, on the device of a view."""
+        """Return the metadata columns that the loss reads, on the device of embeddings `view`."""
         needed = dict(self.columns)
         if self.reads_features:
             needed["features"] = "continuous"
@@ -352,7 +352,7 @@ class Objective(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
-        """Return a metadata column on the device of a view; refuse a wrong length or device."""
+        """Return a metadata column on the device of embeddings; refuse another length or device."""
         column = column_of(
             metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical"
         )

@@ -39,7 +39,7 @@ class Candidates(Protocol):
         """Number of embeddings with which an anchor is compared."""
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return the function that computes parts of a kernel's weights between the samples."""
+        """Return a function that computes any block of a kernel's weights between the samples."""
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
         """Return the largest weight ‖w‖∞ > 0 of a kernel."""
@@ -100,7 +100,7 @@ class Pairs:
         return cast(Tensor, Mean.apply(self.s, *self._of_mean(weights), self))
 
     def mean_and_log_sum_exp(self, weights: Tensor, repelling: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute `mean` for weights and `log_sum_exp` for repelling weights in one operation.
+        """Compute `mean` for attracting and `log_sum_exp` for repelling weights in one operation.
 
         One gradient for both is faster than two.
         """
@@ -108,7 +108,7 @@ class Pairs:
         return cast(tuple[Tensor, Tensor], both)
 
     def _of_mean(self, weights: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the arguments of `Mean`: weights, weights of samples with themselves, and sums."""
+        """Return the arguments of `Mean` for a kernel's weights: weights, diagonal and sums."""
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
         if self.pool.n_views == 1:
@@ -174,7 +174,10 @@ class Pairs:
         )
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
-        """Fill values (V, n_i, C, n) where a candidate is the anchor, or of the anchor's sample."""
+        """Overwrite entries of `values` (V, n_i, C, n) for candidates that a sum leaves out.
+
+        Left out is the anchor itself, or every view of the anchor's sample, as `without` says.
+        """
         if without == "sample" or (self.pool.by_view and not self.pool.is_across):
             values.diagonal(self.samples.start, 1, 3).fill_(value)
         elif not self.pool.is_across:
@@ -207,7 +210,7 @@ class Pairs:
 
 
 class _Sums:
-    """Sums of weights (n_i, n) over the candidates of each anchor, computed when first read."""
+    """Sums of a weight matrix (n_i, n) over candidates, each sum computed on first use."""
 
     def __init__(self, weights: Tensor, pairs: Pairs) -> None:
         self.weights = weights  # kept, and so is its id
@@ -216,7 +219,7 @@ class _Sums:
 
     @cached_property
     def own(self) -> Tensor:
-        """Weights of the samples with themselves, (n_i,)."""
+        """Weight of each anchor's sample with itself, the diagonal of the weight matrix, (n_i,)."""
         return self.weights.diagonal(self.start)
 
     @cached_property
@@ -233,7 +236,7 @@ class _Sums:
 
     @cached_property
     def mass(self) -> Tensor:
-        """Sum of the weights with all candidates, (n_i,), without the anchor itself."""
+        """Sum of an anchor's weights over all candidates, the anchor itself left out, (n_i,)."""
         if self.n_views == 1:
             return self.of_others
         if "of_others" in self.__dict__:

@@ -102,7 +102,10 @@ class Similarities(torch.autograd.Function):
 
 
 def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
-    """Compute (G + Gᵀ) z · scale, the gradient of embeddings that are anchors and candidates."""
+    """Compute the gradient of embeddings that are anchors and candidates: (G + Gᵀ) z · scale.
+
+    G is the gradient of the similarities, and z are the embeddings.
+    """
     if isinstance(scale, Tensor):
         return _of_symmetric(of_pairs, z, 1.0).mul_(scale)
     if of_pairs.ndim == 3:
@@ -299,7 +302,7 @@ def softplus_of(x: Tensor) -> Tensor:
 
 
 def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: Any) -> Tensor:
-    """Compute the weighted mean of `Mean`, (V, n_i)."""
+    """Compute the weighted mean of similarities of each anchor, (V, n_i), for `Mean`."""
     summed = (s.sum(2) * weights).sum(2)
     if own is not None:
         summed = summed.addcmul_(own, pairs.selves(s), value=-1)
@@ -318,7 +321,7 @@ def _logarithms(weights: Tensor | None) -> Tensor | None:
 
 
 def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
-    """Return similarities (V, n_i, C, n) plus logarithms of weights (n_i, n), as a copy."""
+    """Return a copy of similarities (V, n_i, C, n) with log weights (n_i, n) added."""
     if logarithms is None:
         return s.clone()
     return s + logarithms.unsqueeze(1)

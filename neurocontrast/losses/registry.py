@@ -45,7 +45,7 @@ predictions."""
 
 
 class LossSettings(Settings):
-    """Keys of every loss in a configuration; further keys are the loss's constructor parameters."""
+    """Keys that all losses have in a configuration; others are a loss's constructor parameters."""
 
     loss: str = ""
 
@@ -75,7 +75,7 @@ def loss_model(name: str) -> type[Settings] | None:
 
 
 def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
-    """Return the configuration settings of each loss, or of losses that can be in a sum."""
+    """Return the configuration settings of every loss, or of losses that a sum can have."""
     models: dict[str, type[Settings]] = {}
     for name in LOSSES:
         model = loss_model(name)

@@ -26,7 +26,7 @@ def _single(given: Any, info: ValidationInfo) -> Any:
 
 
 def _by_objective(weights: dict[str, float] | None, info: ValidationInfo) -> dict[str, float]:
-    """Refuse a weight whose name is not the name of a loss in the sum."""
+    """Refuse a key of `weights` that is not the name of a loss in the sum."""
     if weights is None:
         return {}
     objectives = info.data.get("objectives", {})

@@ -1,4 +1,4 @@
-"""Train networks: training loop, checkpoints, measurements between epochs, and fine-tuning."""
+"""Train networks: training loop, checkpoints, validation between epochs, and fine-tuning."""
 
 from __future__ import annotations
 

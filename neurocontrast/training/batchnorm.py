@@ -20,7 +20,7 @@ def layers_of(model: nn.Module) -> list[_BatchNorm]:
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Normalise by each batch's statistics, as in training, until the context ends.
 
-    Dropout is off, and running statistics stay unchanged.
+    Other layers are in evaluation mode, without dropout. Running statistics stay unchanged.
     """
     was_training = model.training
     model.eval()

@@ -44,7 +44,7 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path, position: Position, state: Mapping[str, object], *, keep: int
 ) -> Path:
-    """Write a checkpoint atomically, and remove all but the last checkpoints of a folder.
+    """Write a checkpoint atomically, and remove all but the `keep` newest from the folder.
 
     Parameters
     ----------
@@ -161,7 +161,10 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
-        """Write a checkpoint in the first process, and return the path."""
+        """Write a checkpoint if this process is the first.
+
+        The first process returns the path of the checkpoint file, other processes the folder.
+        """
         path = self.folder
         if self._state.processes.is_first:
             keep = self._state.settings.keep_checkpoints
@@ -176,7 +179,10 @@ class Checkpoints:
             self.save(position)
 
     def restore(self) -> Position:
-        """Restore the newest checkpoint and return its progress, or begin without checkpoints."""
+        """Load the newest checkpoint into the training and return its progress.
+
+        Without any checkpoint, the training begins at epoch 0.
+        """
         newest = newest_checkpoint(self.folder)
         name = None
         if newest is not None:
@@ -207,7 +213,7 @@ class Checkpoints:
 
 
 def batches_within(position: Position) -> str:
-    """Return words for the finished batches of an unfinished epoch, for messages; "" if none."""
+    """Return words for a message: " and N batches" of an unfinished epoch, "" if N is 0."""
     if not position.batch:
         return ""
     return f" and {position.batch} batches"

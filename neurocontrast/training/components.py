@@ -44,16 +44,17 @@ LINEAR_OBJECTIVES = {
         ),
     },
 }
-"""Section ``objective`` of ``encoder.json`` for linear encoders, which have no loss, by encoder."""
+"""Section ``objective`` of ``encoder.json``, by the name of the linear encoder (which has no
+loss)."""
 
 MEMORY = 2 * 2**30
 """Largest size in bytes of the samples to which components in addition to a network are fitted."""
 _BYTES_A_VALUE = 4
 _BATCH = 16
 _STEADY = 1e-6
-"""Smallest range of a voxel that varies, as a share of the largest range of any voxel."""
+"""Share of the largest range of any voxel; voxels of a smaller range over samples are left out."""
 _BEFORE_LDA = 3
-"""Number of principal components for each discriminant of the linear encoder ``lda``."""
+"""Number of principal components, per discriminant, from which ``lda`` computes discriminants."""
 _SHRINKAGE = 0.3
 
 
@@ -190,7 +191,7 @@ def fit_beside(
 
 
 def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
-    """Draw as many training samples as fit in memory, and return the samples' numbers."""
+    """Draw as many training samples as fit in memory; return positions in `training_rows`."""
     n_samples = len(data.training_rows)
     first = torch.as_tensor(data.images[data.training_rows[0]]["image"])
     n_most = max(2, MEMORY // (_BYTES_A_VALUE * first.numel()))
@@ -203,7 +204,10 @@ def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
 def _varying_voxels(
     data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Read voxels that vary among samples; return positions, and values (n_rows, n_voxels)."""
+    """Read the voxels that vary among samples.
+
+    The results are the voxels' positions in a flattened volume, and values (n_rows, n_voxels).
+    """
     values = _voxels_of(data, rows, progress)
     ranges = values.max(axis=0) - values.min(axis=0)
     places = np.flatnonzero(ranges > _STEADY * ranges.max())
@@ -218,7 +222,7 @@ def _fit(
     n_components: int,
     seed: int,
 ) -> Fitted:
-    """Fit principal components, or discriminants between subjects, to samples (n, n_voxels)."""
+    """Fit PCA, or discriminants between subjects, to the voxel values of scans (n, n_voxels)."""
     from sklearn.decomposition import PCA  # takes half a second
 
     if len(places) < n_components:

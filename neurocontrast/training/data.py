@@ -94,14 +94,17 @@ def fit_objective(
     training_rows: Sequence[int],
     validation_rows: Sequence[int],
 ) -> None:
-    """Check metadata of a loss on all rows before training; fit kernels on the training rows."""
+    """Check the metadata columns that a loss reads, on all rows, before training begins.
+
+    Kernels are fitted on the training rows alone.
+    """
     objective.check(metadata, names=names)
     check_split(training_rows, validation_rows)
     objective.fit(select_rows(metadata, training_rows))
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
-    """Refuse training or validation rows with too few samples to contrast."""
+    """Refuse a single validation row, or fewer than two training rows: a loss compares samples."""
     if len(training_rows) < 2:
         raise DataError(
             f"a contrastive loss needs at least two training samples, found {len(training_rows)}."

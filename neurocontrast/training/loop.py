@@ -35,7 +35,7 @@ from neurocontrast.training.validation import (
 
 @dataclass(frozen=True)
 class FitResult:
-    """Metrics of each epoch, and a record of how BatchNorm statistics were re-estimated."""
+    """Result of pretraining: metrics of each epoch, and a record of BatchNorm statistics."""
 
     metrics: list[MetricsRow]
     batchnorm: Json
@@ -146,7 +146,7 @@ class Warner(Protocol):
     """Function that checks an epoch's metrics against the metrics of the previous epoch."""
 
     def __call__(self, row: MetricsRow, previous: MetricsRow | None) -> str | None:
-        """Return a warning about an epoch, or None if there is no problem."""
+        """Return a warning about an epoch's metrics, or None if the metrics show no problem."""
 
 
 @dataclass
@@ -171,7 +171,10 @@ class Training:
     def epochs(
         self, is_over: Callable[[Sequence[MetricsRow]], bool] | None = None
     ) -> Iterator[int]:
-        """Yield the remaining epochs, until the settings' ``epochs`` or until `is_over`."""
+        """Yield the remaining epochs, up to ``epochs`` of the settings.
+
+        `is_over`, given the metrics of finished epochs, may end training before.
+        """
         while self.position.epoch < self.state.settings.epochs:
             if is_over is not None and is_over(self.position.metrics):
                 return
@@ -188,7 +191,10 @@ class Training:
         return self._reading
 
     def count(self, batch: Batch, figures: Mapping[str, float]) -> None:
-        """Count a batch as learned, save a checkpoint if due, and stop if a signal asked to."""
+        """Count a batch as finished, and save a checkpoint if due.
+
+        If a signal such as Ctrl-C has arrived, save a checkpoint and stop the training.
+        """
         self.position.count_batch(figures, n_scans=len(batch.rows))
         now = time.perf_counter()
         self.position.seconds += now - self._started
@@ -242,7 +248,7 @@ class Training:
             self._reading.close()
 
     def _report(self, row: MetricsRow) -> None:
-        """Report the metrics of an epoch in a line of text."""
+        """Report the metrics of a finished epoch as a message of one line."""
         shown = []
         for name, value in row.items():
             if value is None or name.startswith(("epoch", "seconds", "train_term_")):
@@ -274,7 +280,7 @@ def open_training(
     label : str
         Prefix of each message about an epoch.
     again : str
-        Words in messages for the call that continues a stopped training.
+        Name of the command or call that continues a stopped training, for a message.
     """
     processes = state.processes
     folder = output.folder

@@ -39,7 +39,7 @@ class Position:
                 self.n_norms += 1
 
     def means(self, n_scans: int) -> MetricsRow:
-        """Return means of the current epoch: metrics over scans, gradient norms over steps."""
+        """Return the means of the current epoch: metrics per scan, gradient norm per step."""
         row: MetricsRow = {}
         for name, total in self.sums.items():
             row[f"train_{name}"] = total / n_scans

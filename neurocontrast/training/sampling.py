@@ -64,7 +64,7 @@ class Sampler:
         return _permuted(batches, generator)
 
     def occasion(self, epoch: int, batch: int) -> int:
-        """Return the number by which a scan's views differ between epochs, or between steps.
+        """Return the number that, with a scan's name, determines the scan's random views.
 
         The number is the epoch, or the training step if a scan can be drawn several times in an
         epoch.
@@ -78,7 +78,7 @@ class Sampler:
 
 
 def _permuted(values: Sequence[_Value], generator: np.random.Generator) -> list[_Value]:
-    """Return values in random order."""
+    """Return a copy of a list in random order."""
     return [values[number] for number in generator.permutation(len(values))]
 
 
@@ -137,7 +137,7 @@ def build_sampler(
 
 
 def _columns_of(settings: TrainingSettings) -> list[str]:
-    """Return the columns by which scans are balanced or grouped."""
+    """Return the values of the metadata columns by which scans are balanced or grouped."""
     if settings.sampling == "site-balanced":
         return ["site"]
     columns = list(settings.columns_of_strata)
@@ -170,7 +170,10 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
 
 
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
-    """Refuse scans with missing values in columns of the sampling, naming all at once."""
+    """Refuse training scans without a value in a column by which batches are balanced or grouped.
+
+    One message names all scans and columns.
+    """
     problems = []
     for column in table:
         missing = np.array(names)[table[column].isna()]
@@ -279,7 +282,11 @@ def deal(
 def _deal_cell(
     order: npt.NDArray[np.int64], n_draws: int, batches: list[list[int]], *, first: int
 ) -> None:
-    """Deal the draws of a site within a stratum to the batches, after the first `first` draws."""
+    """Deal the draws of one site within a stratum to the batches in turn.
+
+    `first` is the number of draws dealt for other sites and strata before, so that the turn goes on
+    at the next batch.
+    """
     n_batches = len(batches)
     dealt = np.bincount(np.arange(first, first + n_draws) % n_batches, minlength=n_batches)
     ends = np.cumsum(dealt)
@@ -289,7 +296,10 @@ def _deal_cell(
 
 
 def equal_shares(limits: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares as equal as limits allow; the first shares get the rest."""
+    """Divide a total number into whole shares, as equal as each share's upper limit allows.
+
+    A remainder goes to the first shares.
+    """
     shares = [0] * len(limits)
     while left := total - sum(shares):
         growing = [number for number, limit in enumerate(limits) if shares[number] < limit]

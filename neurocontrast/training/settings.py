@@ -19,7 +19,7 @@ _OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
     "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
     "sampling": {"sampling_columns": ("metadata-balanced", "one-group")},
 }
-"""Settings that only some choices of another setting read, with these choices.
+"""Settings with an effect only for certain values of another setting: {other: {setting: values}}.
 
 The keys of ``schedule: step`` are missing, because recipes set these keys and users override the
 schedule alone.
@@ -199,8 +199,8 @@ class FinetuneSettings(Settings):
     which training in a fold ends; None to train for all epochs. The weights of the best epoch are
     used either way."""
     augment: bool = True
-    """Whether the network is trained on random views of the scans, made by the section ``augment``,
-    which is the run's by default."""
+    """Whether the network is trained on random views of the scans, made by the section ``augment``;
+    by default the section ``augment`` of the run that pretrained the encoder."""
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Number of epochs over which the learning rate rises linearly."""
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

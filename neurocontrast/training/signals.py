@@ -9,7 +9,7 @@ from types import FrameType
 from neurocontrast.exceptions import TrainingSuspended
 
 CheckStop = Callable[[], None]
-"""Function that raises `Stopped` if a signal has asked training to stop."""
+"""Function that a training calls between steps; raises `Stopped` after a signal to stop."""
 
 
 class Stopped(Exception):
@@ -21,13 +21,13 @@ class Stopped(Exception):
 
 
 def _own(number: int) -> int:
-    """Return the signal of a single process, which needs no other process to agree."""
+    """Return this process's own signal: the default agreement, for a training of one process."""
     return number
 
 
 @contextlib.contextmanager
 def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
-    """Catch the first SIGINT, SIGTERM or SIGUSR1, and provide a function that raises `Stopped`.
+    """Catch the first SIGINT, SIGTERM or SIGUSR1; yield a function that then raises `Stopped`.
 
     A second signal has its usual effect at once. Outside the main thread, signals are not caught.
 
@@ -66,7 +66,10 @@ def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
 
 @contextlib.contextmanager
 def suspending() -> Iterator[None]:
-    """Raise `TrainingSuspended` on SIGUSR1 until the context ends, if there is nothing to save."""
+    """Raise `TrainingSuspended` on SIGUSR1 until the context ends.
+
+    A training loop within the context catches the signal itself, to save a checkpoint first.
+    """
 
     def suspend(number: int, frame: FrameType | None) -> None:
         del number, frame

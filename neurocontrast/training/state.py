@@ -110,7 +110,7 @@ class TrainerState:
         self.sampler = sampler
 
     def _ready_for_processes(self, model: ContrastiveModel, settings: TrainingSettings) -> None:
-        """Prepare a model for several processes: synchronise BatchNorm, freeze unused weights."""
+        """Prepare a model for several processes: synchronise BatchNorm, freeze unread weights."""
         on_gpu = self.fabric.device.type == "cuda"
         if settings.sync_batchnorm and settings.micro_batch_size is None:
             synchronise(model, on_gpu=on_gpu)
@@ -121,7 +121,7 @@ class TrainerState:
             parameter.requires_grad_(False)
 
     def _on_device(self, module: nn.Module) -> nn.Module:
-        """Put encoder or head on the device, wrapped for several processes if there are weights."""
+        """Put encoder or head on the device; a module with weights is wrapped by Fabric."""
         if next(module.parameters(), None) is None:
             return self.fabric.to_device(module)
         return self.fabric.setup_module(module)
@@ -131,7 +131,7 @@ class TrainerState:
         self.model.train()
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
-        """Open an iterator over batches of images, which are sent to the device."""
+        """Open an iterator over the images of batches, each batch sent to the device when read."""
 
         def on_device() -> Batches:
             with contextlib.closing(
@@ -159,13 +159,14 @@ class TrainerState:
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
         """Provide this process's share of the batches on which metrics are measured.
 
-        If batch statistics are not computed over all processes, every process gets whole batches.
+        If any BatchNorm layer normalises by the batch of one process alone, every process gets all
+        batches whole.
         """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)
 
     def seen(self, images: Any) -> Any:
-        """Return the image channels that the network reads, without channels for making views."""
+        """Return the channels of images that the network reads; views may need further channels."""
         if not self.is_pair:
             return images[:, : self.model.encoder.n_channels]
         channels = []
@@ -256,7 +257,7 @@ class ContrastiveState(TrainerState):
             self._pass_one_sample()
 
     def _pass_one_sample(self) -> None:
-        """Pass one sample backwards without a step, so that resumed runs add gradients alike.
+        """Pass one sample backwards without a step, so that resumed runs round gradients equally.
 
         PyTorch's DDP keeps all gradients in one bucket until the first backward pass has shown the
         order of gradients. Rounding of a sum over three or more processes depends on the buckets:
@@ -336,7 +337,7 @@ class ContrastiveState(TrainerState):
 
 
 def _twice(images: Any) -> Any:
-    """Repeat samples, or pairs of samples, because batch statistics need two values."""
+    """Repeat the samples of a batch once, because batch statistics need at least two samples."""
     if isinstance(images, tuple):
         return tuple(map(_twice, images))
     return torch.cat([images, images])

@@ -57,7 +57,7 @@ class Batch:
 
     @property
     def share(self) -> Tensor:
-        """Row numbers of the batch in this process."""
+        """Row numbers of the samples of the batch that this process encodes."""
         return torch.tensor(list(chain.from_iterable(self.parts)))
 
 
@@ -149,7 +149,7 @@ def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) 
 
 
 def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Compute the gradient of a batch's loss with the whole batch encoded at once."""
+    """Compute the gradient of a batch's loss, encoding the batch in one pass of the network."""
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
         features = state.encode_views(images, rows, epoch=occasion)
@@ -233,7 +233,7 @@ class Outcome:
     outputs: Tensor
     """Outputs of the network for this process's samples, (n, d)."""
     terms: Mapping[str, Tensor]
-    """Further metrics of the batch."""
+    """Metrics of the batch besides the loss, such as the parts of the loss."""
 
 
 def change_weights(
@@ -289,7 +289,10 @@ def _refuse_infinite(
     *,
     advice: str,
 ) -> None:
-    """Raise a TrainingError if loss or gradient is not finite, naming the samples."""
+    """Raise a TrainingError if a step's loss or gradient is not finite.
+
+    The message names the samples whose outputs are not finite.
+    """
     # A loss scaler skips steps with infinite gradients.
     checks_gradient = state.settings.precision != "16-mixed"
     if not math.isfinite(figures["loss"]):

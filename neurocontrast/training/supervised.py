@@ -106,7 +106,7 @@ def supervised_step(state: SupervisedState, batch: Batch, position: Position) ->
 
 
 def _measure(state: SupervisedState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Compute the loss on the validation rows after an epoch, and keep the weights if best.
+    """Compute the loss on validation rows after an epoch; keep the weights if the loss is lowest.
 
     If the encoder was not pretrained, BatchNorm statistics are re-estimated before.
     """

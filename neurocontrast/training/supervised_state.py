@@ -144,7 +144,10 @@ class SupervisedState(TrainerState):
             self._begin_at_shares(labels.n_classes)
 
     def _standardise_numbers(self) -> None:
-        """Standardise numbers over the training rows, so that the first prediction is the mean."""
+        """Standardise the labels to predict over the training rows, and set the head to predict 0.
+
+        The first prediction is then the mean of the training rows' labels.
+        """
         values = self.labels.values.astype(float)
         in_training = values[np.asarray(self.data.training_rows)]
         self.scale = float(in_training.mean()), float(in_training.std()) or 1.0
@@ -196,7 +199,7 @@ class SupervisedState(TrainerState):
         *,
         penalty: float,
     ) -> None:
-        """Initialise the head by a ridge regression of the standardised numbers."""
+        """Initialise the head by ridge regression of the standardised labels on features."""
         from sklearn.linear_model import Ridge  # no other training needs scikit-learn
 
         ridge = Ridge(alpha=penalty).fit(features, in_training)
@@ -210,7 +213,7 @@ class SupervisedState(TrainerState):
         *,
         inverse_penalty: float,
     ) -> None:
-        """Initialise the head by a logistic regression of the training rows' classes."""
+        """Initialise the head by logistic regression of the labels on features."""
         from sklearn.linear_model import LogisticRegression
 
         logistic = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(features, in_training)
@@ -249,7 +252,10 @@ class SupervisedState(TrainerState):
     def _outputs(
         self, rows: Sequence[int], after_batch: CheckStop | None = None, *, head: bool = True
     ) -> Tensor:
-        """Compute the head's outputs of samples without views, or the features if not `head`."""
+        """Compute the head's outputs of samples that are not augmented.
+
+        If `head` is False, compute the encoder's features instead.
+        """
         size = self.settings.batch_size
         batches = []
         for start in range(0, len(rows), size):
@@ -279,7 +285,7 @@ class SupervisedState(TrainerState):
         return loss
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
-        """Copy the weights if the validation loss is lower than after all epochs before."""
+        """Copy the weights if the validation loss is the lowest so far in this training."""
         if loss is None or (self.best is not None and not loss < self.best.loss):
             return
         weights = {}
@@ -288,7 +294,10 @@ class SupervisedState(TrainerState):
         self.best = BestEpoch(epoch + 1, loss, weights)
 
     def take_best(self) -> BestEpoch | None:
-        """Restore the weights of the best epoch, and return the epoch; None without any."""
+        """Restore the weights of the epoch with the lowest validation loss, and return that epoch.
+
+        The result is None if there are no validation rows.
+        """
         if self.best is not None:
             self.model.load_state_dict(self.best.weights)
         return self.best
@@ -331,5 +340,5 @@ class SupervisedState(TrainerState):
 def _copy_rows(
     parameter: nn.Parameter, rows: slice | Tensor, values: npt.NDArray[np.float64]
 ) -> None:
-    """Write values into selected rows of a parameter."""
+    """Overwrite selected rows of a weight or bias by the coefficients of a fitted linear model."""
     parameter[rows] = torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)

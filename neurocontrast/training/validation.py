@@ -32,7 +32,7 @@ At this value the typical distance of two embeddings is below 0.1 (6 degrees). E
 spread over the sphere have a uniformity of −2 or less.
 """
 _NUMBERS = ("", "_2")
-"""Suffixes in names of metrics for the first and the second encoder."""
+"""Suffixes of metric names that tell the first from the second of two encoders."""
 _RANK_OF_A_LINE = 1.2
 """Effective rank below which embeddings count as collapsed to a line.
 
@@ -115,7 +115,7 @@ def measure_contrast(state: ContrastiveState, *, after_batch: CheckStop) -> Metr
 
 
 def _side_of(*, has_validation: bool) -> str:
-    """Return the prefix of the names of metrics: ``val`` with validation samples, or ``train``."""
+    """Return ``val`` to begin metric names if there are validation samples, or else ``train``."""
     if has_validation:
         return "val"
     return "train"
@@ -210,7 +210,7 @@ def _rank_of(embeddings: torch.Tensor, *, n_scans: int) -> float | None:
 
 
 def _some_training_rows(state: TrainerState, purpose: str, n: int) -> list[int]:
-    """Choose `n` random training rows, always the same for a seed; all rows if there are fewer."""
+    """Choose at most `n` training rows at random, always the same rows for a seed."""
     rows = np.asarray(state.data.training_rows)
     order = derive_generator(purpose, state.seed).permutation(len(rows))
     chosen: list[int] = rows[np.sort(order[:n])].tolist()
@@ -268,7 +268,7 @@ def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop
 
 
 def _n_together(state: TrainerState) -> int:
-    """Return the number of samples to encode at once, at most the number of views in training."""
+    """Return the number of samples to encode at once, so that memory stays within training's."""
     n_samples = state.settings.batch_size
     micro = state.settings.micro_batch_size
     if micro is None:
@@ -309,7 +309,7 @@ def measure_probe(state: ContrastiveState, *, after_batch: CheckStop) -> Metrics
 def _features_of(
     state: ContrastiveState, rows: Sequence[int], after_batch: CheckStop
 ) -> np.ndarray:
-    """Compute the features of each encoder, (n_encoders, n, n_features), in evaluation mode."""
+    """Compute the features of dataset rows, (n_encoders, n, n_features), in evaluation mode."""
     of_batches = []
     batches = even_batches(rows, _n_together(state))
     with state.processes.divided(batches) as shares, state.read(shares) as reading:
@@ -383,7 +383,7 @@ def collapse_of(row: MetricsRow) -> str | None:
 
 
 def collapse_warning(row: MetricsRow, previous: MetricsRow | None) -> str | None:
-    """Return a warning for the first epoch of a collapse of embeddings, or None."""
+    """Return a warning if embeddings collapsed in this epoch and not yet in the previous one."""
     collapse = collapse_of(row)
     if collapse is None or (previous is not None and collapse_of(previous) is not None):
         return None

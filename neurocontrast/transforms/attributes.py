@@ -60,7 +60,7 @@ def _slots_of(kind: type) -> Iterator[str]:
 
 
 def state_names(kind: type) -> frozenset[str]:
-    """Return the attributes that a MONAI class overwrites at each call, and that are no settings.
+    """Return the names of attributes that each call of a MONAI transform or reader overwrites.
 
     Examples are a reader's last files and a random transform's last draws.
     """
@@ -74,7 +74,10 @@ def state_names(kind: type) -> frozenset[str]:
 
 
 def _names_drawn(kind: type) -> Iterator[str]:
-    """Yield attributes that a random class sets when drawing, without constructor parameters."""
+    """Yield names of attributes that a random transform assigns when drawing random numbers.
+
+    Parameters of the constructor are left out.
+    """
     parameters = {
         name
         for base in kind.__mro__

@@ -70,7 +70,7 @@ class Replaceable(Settings):
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the names of settings without effect once a user's own transforms replace them."""
+        """Return the names of settings without effect if a user gives transforms in Python."""
         return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
 
     def with_given(self) -> Self:
@@ -80,7 +80,7 @@ class Replaceable(Settings):
 
     @model_serializer(mode="wrap")
     def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Serialise the settings without fields that have no effect."""
+        """Serialise the settings, except fields that a user's own transforms replace."""
         unread = self.replaced()
         if self.transforms is None:
             unread = ("transforms",)
@@ -224,7 +224,7 @@ _REFERENCE = ("flip", "blur", "noise", "cutout", "crop")
 
 
 class AugmentSettings(Replaceable):
-    """Choose the random operations that turn a brain volume into a view, in this order.
+    """Choose the random operations, applied in field order, that turn a brain volume into a view.
 
     An operation that is null is off. Each operation has the defaults of the reference protocol
     (Dufumier et al., 2021). Flip and crop are off and noise is weak by default: a crop changes
@@ -264,9 +264,10 @@ class AugmentSettings(Replaceable):
 
     @classmethod
     def sites(cls) -> Self:
-        """Return settings that imitate scans of another site, at their defaults, and the cutout.
+        """Return settings whose operations imitate scans from another site, and cut out a box.
 
-        Blur and noise are off, because sharpness and Rician noise replace them.
+        Each operation has its default strength. Blur and noise are off, because
+        sharpness and Rician noise replace them.
         """
         return cls(**{"blur": None, "noise": None}, **{name: {} for name in _AT_SITES})
 
@@ -338,7 +339,7 @@ class MeasureNoise(Settings):
 
 
 class MeasureAugmentSettings(Replaceable):
-    """Choose the random operations that turn a person's measures into a view, in this order.
+    """Choose the random operations, applied in field order, that turn measures into a view.
 
     Measures are standardised: 1 is one standard deviation among the training participants. An
     operation set to null is off.

@@ -64,7 +64,7 @@ def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) ->
 def _numbers(
     chain: Sequence[VolumeTransformd], seeds: Seeds, *, n_channels: int
 ) -> list[Drawn | None]:
-    """Draw the random numbers of each transform in a list; None for a deterministic transform."""
+    """Draw random numbers for each transform of a list; None for a transform without randomness."""
     operations = [step for step in chain if isinstance(step, RandVolumed)]
     drawn = iter(draw_all(operations, seeds, n_channels=n_channels))
     numbers: list[Drawn | None] = []

@@ -1,4 +1,4 @@
-"""Compare descriptions of transforms, of one object at two times or with a stored description."""
+"""Compare descriptions of transforms: of one object before and after a call, or with a file's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def is_same(stored: Description, current: Description) -> bool | None:
 
 
 def _renewed(stored: Description) -> Description:
-    """Return a stored description without paths and call state that earlier versions wrote."""
+    """Return a stored description as this version writes descriptions.
+
+    Absolute paths become digests; a reader's last files and lists of set fields are removed.
+    """
     if isinstance(stored, list):
         return list(map(_renewed, stored))
     if isinstance(stored, dict):
@@ -62,7 +65,7 @@ def _renewed(stored: Description) -> Description:
 
 
 def _of_earlier_version(description: Description) -> Description:
-    """Reduce a description to the less detailed form that earlier versions stored."""
+    """Reduce a new description to the less detailed form that earlier versions stored."""
     if isinstance(description, list):
         return list(map(_of_earlier_version, description))
     if not isinstance(description, dict):
@@ -99,7 +102,7 @@ def differences_of(before: Description, after: Description, path: str = "") -> I
 
 
 def texts_of(description: Description) -> Iterator[str]:
-    """Yield every text in a transform's description, keys of mappings included."""
+    """Yield every text within the description of a transform, including names of settings."""
     if isinstance(description, dict):
         for name, item in description.items():
             yield name

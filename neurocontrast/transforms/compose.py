@@ -111,7 +111,7 @@ def load_volume(
 
 
 def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
-    """Return the transforms that load a scan, resample to the new grid, and mask the brain."""
+    """Return the transforms that load a scan, resample to the new grid and mask the brain."""
     spacing = preprocessing.spacing_mm
     shape = preprocessing.shape
     steps: list[Transform] = [
@@ -189,7 +189,7 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
 def _operations(
     transforms: dict[str, Callable[..., RandVolumed]], settings: AugmentSettings, key: str
 ) -> list[RandVolumed]:
-    """Return the transforms of the operations that are on, in the order of the settings."""
+    """Return the transforms of operations that are switched on, in the order of the settings."""
     operations = []
     for name, operation in settings:
         if name in transforms and operation is not None:

@@ -106,7 +106,7 @@ def _describe_all(transforms: Compose) -> list[Description]:
 
 
 def _as_described(described: Any, transforms: Compose | None) -> Compose:
-    """Return a user's transforms if they fit the stored descriptions; raise a DataError if not."""
+    """Return a user's transforms if they fit descriptions in ``encoder.json``; refuse others."""
     if not isinstance(described, list):
         raise DataError(
             "preprocessing contract: transforms must be a list of descriptions, found "
@@ -132,7 +132,7 @@ def _class_of(description: Any) -> str:
 def _check_same(
     names: Sequence[str], stored: Sequence[Any], current: Sequence[Description]
 ) -> None:
-    """Refuse transforms that differ from stored ones; warn if too little is stored to compare."""
+    """Refuse transforms other than the encoder's; warn if too little is stored to compare."""
     problem = ""
     if len(current) != len(stored):
         problem = f"{len(current)} transforms"

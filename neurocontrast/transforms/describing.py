@@ -236,7 +236,7 @@ def _describe_set(value: set[object], position: Position) -> Description:
 
 
 def _with_class(value: object, items: Description, position: Position) -> Description:
-    """Add class and attributes to the items of an instance of a subclass of list, dict or set."""
+    """Add class and attributes to the description of a list, dict or set of a derived class."""
     kind = type(value)
     if kind in _PLAIN_CONTAINERS or not isinstance(value, _PLAIN_CONTAINERS):
         return items
@@ -331,7 +331,7 @@ def _describe_image(value: object, position: Position) -> Description:
 
 
 def _describe_pickled(value: object, position: Position) -> Description:
-    """Describe an object of a class with its own pickling by the arguments that pickle stores."""
+    """Describe an object whose class defines pickling, by the arguments pickle would store."""
     kind = type(value)
     try:
         recipe = value.__reduce_ex__(4)
@@ -359,7 +359,10 @@ def _describe_pickled(value: object, position: Position) -> Description:
 
 
 def _describe_global(value: object, name: str, position: Position) -> Description:
-    """Describe an object that pickle stores by name: by the name, or by the wrapped object."""
+    """Describe an object that pickle stores as a name in a module, such as a decorated function.
+
+    The description is this name, or else that of the object in ``__wrapped__``.
+    """
     kind = type(value)
     for module in (getattr(value, "__module__", None), kind.__module__):
         if object_of(module, name) is value:

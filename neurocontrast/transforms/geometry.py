@@ -36,7 +36,7 @@ class ScanHeader:
 
     @property
     def other_warnings(self) -> tuple[str, ...]:
-        """Warnings about the header, without a grave difference of sform and qform."""
+        """Warnings about the header, except the `disagreement` of sform and qform."""
         return tuple(warning for warning in self.warnings if warning != self.disagreement)
 
 
@@ -102,7 +102,7 @@ def check_kind(name: str, dtype: Any) -> None:
 
 
 def check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the three lengths of a volume, without axes of length 1; refuse any other shape."""
+    """Return the shape of a volume without axes of length 1; refuse all but three further axes."""
     lengths = list(shape)
     while len(lengths) > 3 and lengths[-1] == 1:
         lengths.pop()

@@ -377,7 +377,7 @@ class ResampleByAread(EachImage):
         return image_like(image, np.ascontiguousarray(np.stack(resampled)), new_affine)
 
     def _background_of(self, channel: Volume) -> float:
-        """Return the value for voxels outside a channel's field of view."""
+        """Return the value for new voxels that lie outside the field of view of a channel."""
         if self.background == "corners":
             return corner_median(channel)
         return float(self.background)

@@ -1,4 +1,4 @@
-"""Compare the two affines of a NIfTI header, sform and qform, and say how they differ."""
+"""Compare the sform and the qform of a NIfTI header, and describe differences in words."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Comparison:
     is_grave: bool = False
 
     def add(self, text: str, size: float, *, named: float, grave: float) -> None:
-        """Record a difference if larger than `named`, and as grave if larger than `grave`."""
+        """Record a difference larger than `named`; mark all as grave if larger than `grave`."""
         if size > named:
             self.differences.append(text)
         if size > grave:
@@ -92,7 +92,7 @@ def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
 
 
 def _difference(sform: Affine, qform: Affine, shape: Sequence[int]) -> Disagreement:
-    """Describe each difference of sform and qform of one image."""
+    """Describe all differences between the sform and the qform of one image."""
     comparison = _Comparison()
     sizes_s = voxel_sizes(sform)
     sizes_q = voxel_sizes(qform)

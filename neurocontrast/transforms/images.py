@@ -40,7 +40,10 @@ class EachImage(MapTransform):
 
 
 def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
-    """Apply a `Compose` from transform number `start` on; a DataError names a scan that fails."""
+    """Apply the transforms of a `Compose` from number `start` on.
+
+    If a transform fails, a DataError names the scan.
+    """
     try:
         transformed: dict[str, Any] = compose(item, start=start)
         return transformed

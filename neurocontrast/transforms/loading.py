@@ -126,7 +126,7 @@ class LoadScand(EachImage):
         return to_image(voxels, affine, name=", ".join(files))
 
     def _channel(self, path: str, first: str, of_first: Scan) -> npt.NDArray[np.float32]:
-        """Load a further channel's voxels; refuse a grid other than the first channel's."""
+        """Load the voxels of a second or later channel; refuse another grid than the first's."""
         scan = read_scan(path)
         if scan.voxels.shape != of_first.voxels.shape:
             raise DataError(
@@ -274,7 +274,7 @@ def _content(name: str) -> Iterator[tuple[Any, bool]]:
 
 
 def _start(name: str, stream: Any) -> tuple[Any, Any, bytes]:
-    """Read the beginning of an image file: nibabel's class for the format, header, raw bytes."""
+    """Read the header of an image file; return nibabel's image class, the header and raw bytes."""
     start: bytes = stream.read(_N_HEADER_BYTES)
     if not start:
         raise DataError(f"{name}: the file is empty (0 bytes).")

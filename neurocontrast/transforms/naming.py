@@ -28,21 +28,24 @@ _MODULES_OF_PICKLE = ("copyreg", "_codecs")
 
 @dataclass(frozen=True)
 class Position:
-    """Position of a value in a described object: attribute names on the way, enclosing objects."""
+    """Path of a value inside the object that is being described, such as ``transforms.0.prob``.
+
+    The objects that enclose the value are kept too, to find cycles.
+    """
 
     names: tuple[str, ...] = ()
     around: tuple[int, ...] = ()
 
     def within(self, value: object) -> Position:
-        """Return the position of a value's own attributes or items."""
+        """Return the same path, with `value` added to the enclosing objects."""
         return replace(self, around=(*self.around, id(value)))
 
     def at(self, name: str) -> Position:
-        """Return the position of a named attribute or item."""
+        """Return the path extended by the name of an attribute or item."""
         return replace(self, names=(*self.names, name))
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise a DataError for a value without a description, naming the attribute."""
+        """Raise a DataError with the path of a value that cannot be described."""
         path = ".".join(self.names)
         if path:
             problem = f"{path}: {problem}"
@@ -124,5 +127,5 @@ def _hides_values(value: object) -> bool:
 
 
 def is_usual_maker(maker: object, kind: type) -> bool:
-    """Tell whether pickle would make an object by its class or by a standard function."""
+    """Tell whether pickle would create an object by calling its class or a standard function."""
     return maker is kind or getattr(maker, "__module__", None) in _MODULES_OF_PICKLE

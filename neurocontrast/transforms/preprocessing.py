@@ -45,7 +45,7 @@ def mni_grid(spacing_mm: float) -> tuple[npt.NDArray[np.float64], tuple[int, ...
 
 
 def check_version(contract: Mapping[str, object]) -> None:
-    """Refuse stored preprocessing settings of a version that this installation lacks."""
+    """Refuse preprocessing settings that were stored for another version of the preprocessing."""
     version = contract.get("transform_version")
     if version != TRANSFORM_VERSION:
         raise DataError(
@@ -148,7 +148,7 @@ class Preprocessing(ScanSettings):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object], where: str) -> Preprocessing:
-        """Return settings from a mapping; a DataError refuses wrong settings, naming the source."""
+        """Return settings from a mapping; a DataError refuses wrong settings and names `where`."""
         try:
             return settings_from(cls, settings, source=where)
         except ConfigError as error:

@@ -61,7 +61,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return 0
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return arguments of `change` without a range in `limits`, from numbers (b, n_further)."""
+        """Return arguments of `change` that `limits` does not list, from numbers (b, n_further)."""
         return {}
 
     def change(self, x_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:
@@ -82,7 +82,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return brain_BCDHW
 
     def n_numbers(self, n_channels: int) -> int:
-        """Count a volume's random numbers: one for whether to change, and the operation's."""
+        """Count a volume's random numbers: one decides on a change, others become arguments."""
         return 1 + len(self.limits()) + self.n_further(n_channels)
 
     def drawn(self, uniforms: Array, n_channels: int) -> Drawn:
@@ -94,14 +94,14 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return Drawn(uniforms[:, 0] < self.settings.probability, numbers)
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
-        """Change the volumes of a batch that were drawn to be changed."""
+        """Change the volumes of a batch whose random draw decided on a change."""
         assert drawn is not None
         rows = np.flatnonzero(drawn.is_changed)
         if len(rows):
             self.change_rows(volumes, index_of(rows, volumes.x_BCDHW), drawn.of(rows).numbers)
 
     def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
-        """Change the volumes at an index, and their brain masks if there are any."""
+        """Change the volumes at batch positions `index`, and their brain masks if there are any."""
         changed = self.change(chosen(volumes.x_BCDHW, index), **numbers)
         volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, changed)
         if volumes.brain_BCDHW is not None:
@@ -113,7 +113,7 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         self.seed = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def drawn_for(self, n_channels: int) -> Drawn:
-        """Draw the random numbers that change one volume, from the current seed."""
+        """Draw one volume's random numbers from the current seed, set by `randomize`."""
         (drawn,) = draw_all([self], [self.seed], n_channels=n_channels)
         return drawn
 
@@ -143,7 +143,7 @@ class RandSignald(RandVolumed):
         return self.change(s_BCDHW, **numbers), brain_BCDHW
 
     def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
-        """Change the signals at an index, or volumes after converting them to signals."""
+        """Change the signals at batch positions `index`; volumes become signals for the change."""
         if volumes.scale is None:
             signals = to_signal(chosen(volumes.x_BCDHW, index))
             assert signals.brain_BCDHW is not None
@@ -170,13 +170,13 @@ def change_chosen(
     index: Tensor | None,
     numbers: Numbers,
 ) -> tuple[Tensor, Tensor]:
-    """Change the signals and brain masks at an index, and return all signals and masks."""
+    """Change signals and brain masks at batch positions `index`; return all samples."""
     changed, brains = change(chosen(s_BCDHW, index), chosen(brain_BCDHW, index), **numbers)
     return replaced(s_BCDHW, index, changed), replaced(brain_BCDHW, index, brains)
 
 
 def draw_all(operations: Sequence[RandVolumed], seeds: Seeds, *, n_channels: int) -> list[Drawn]:
-    """Draw the arguments of each operation for each seed.
+    """Draw the random arguments of several operations, for the samples of a batch by their seeds.
 
     Two operations of one kind, such as two noises, draw different numbers.
     """

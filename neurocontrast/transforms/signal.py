@@ -36,7 +36,7 @@ class _Moments(NamedTuple):
     variance: Tensor
 
     def in_box(self, background: Tensor) -> "_Moments":
-        """Return the moments over the whole volume, in which all other voxels are background."""
+        """Return moments over the whole volume, with `background` outside the brain."""
         share = self.share
         mean = share * self.mean + (1.0 - share) * background
         variance = share * (self.variance + (self.mean - mean).square())
@@ -130,7 +130,7 @@ class ToSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace a batch of volumes by signals, and add brain masks and scales."""
+        """Replace volumes by signals; add brain masks, and scales to convert signals back."""
         if volumes.scale is not None:
             raise DataError(
                 "ToSignald: the volumes are signals already; put FromSignald before it."
@@ -155,7 +155,7 @@ class FromSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace a batch of signals by volumes, and remove brain masks and scales."""
+        """Replace signals by volumes; remove brain masks, and scales used to convert back."""
         if volumes.scale is None:
             raise DataError(
                 f"FromSignald needs the signal that ToSignald made of '{self.keys[0]}', and there "
@@ -191,7 +191,7 @@ def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
 
 
 def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
-    """Return share, mean and variance of signals in the brain."""
+    """Return the share of brain voxels, and mean and variance of signals over the brain."""
     n_voxels = signal_BCDHW[0, 0].numel()
     n_brain = brain_BCDHW.sum(4, keepdim=True).double().sum(_VOXELS, keepdim=True)
     divisor = (n_brain * _FIXED_POINT).clamp_(min=1.0)
@@ -202,7 +202,7 @@ def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
 
 
 def _in_units(moments: _Moments, floor: Tensor, span: Tensor) -> _Moments:
-    """Convert moments of signals to moments of the volumes' intensities."""
+    """Convert mean and variance from the scale of signals to that of the volumes' intensities."""
     mean = floor + span * moments.mean
     return _Moments(moments.share, mean, span.double().square() * moments.variance)
 

@@ -77,7 +77,7 @@ def _template_brain() -> Mask:
 
 
 def _on_grid(mask: Mask, affine: npt.NDArray[np.floating]) -> Mask:
-    """Resample a mask to the MNI152 grid of 4 mm by the nearest voxel, False outside the mask."""
+    """Resample a mask to the MNI152 grid of 4 mm by the nearest voxel; False beyond the mask."""
     grid, shape = mni_grid(_GRID_MM)
     to_voxels = np.linalg.inv(affine) @ grid
     indices = np.indices(shape).reshape(3, -1)

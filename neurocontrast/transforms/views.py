@@ -183,7 +183,7 @@ class TwoViews:
                 raise ConfigError(f"augment: the view of {name} has values that are not finite.")
 
     def _one(self, image: Tensor, name: str, seed: int) -> Tensor:
-        """Return the view of one image, as a plain tensor."""
+        """Return a random view of one image, by a transform of single images, as a plain tensor."""
         if hasattr(self.transform, "set_random_state"):
             self.transform.set_random_state(seed=seed % MAX_SEED)
         plain = image.to(torch.float32, copy=True)
@@ -220,7 +220,7 @@ class TwoViews:
         return view
 
     def _try(self, image: Tensor, name: str) -> None:
-        """Refuse a transform whose views are not reproducible from a seed, on the first sample."""
+        """Make views of the first sample twice by one seed; refuse a transform if views differ."""
         for number in range(_N_TRIED):
             seeds = [derive_seed("trial of views", self.seed, number)]
             first = self._views_of(image, [name], seeds)

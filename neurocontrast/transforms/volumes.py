@@ -1,4 +1,4 @@
-"""Base class and data of operations that change a whole batch of volumes, or one volume."""
+"""Base class of operations that change a batch of volumes or one volume, and data classes."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Drawn:
     numbers: Numbers
 
     def of(self, samples: slice | npt.NDArray[np.intp]) -> Self:
-        """Return the random numbers of a subset of the samples."""
+        """Return the random numbers of selected samples of the batch."""
         numbers = {name: values[samples] for name, values in self.numbers.items()}
         return type(self)(self.is_changed[samples], numbers)
 
@@ -80,7 +80,7 @@ class VolumeTransformd(EachImage):
         return None
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace a volume, or a signal and its brain mask, by the changed ones."""
+        """Replace a dictionary's volume, or its signal and brain mask, by the transformed ones."""
         volume = plain_volume(item[key], key)
         drawn = self.drawn_for(len(volume))
         if drawn is not None and not drawn.is_changed.any():
@@ -129,13 +129,13 @@ def like(changed: Tensor, x: Any) -> Tensor:
 
 
 def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
-    """Return numbers (b, ...) on the device of `x`, with five axes to multiply volumes by."""
+    """Return one number a sample on the device of `x`, with five axes to multiply volumes by."""
     tensor = torch.from_numpy(values.astype(np.float32)).to(x.device)
     return tensor.reshape(tensor.shape + (1,) * (5 - tensor.ndim))
 
 
 def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
-    """Return row numbers as an index tensor on the device of `x`, or None for all rows.
+    """Return positions in a batch as a tensor on the device of `x`; None if all are selected.
 
     With None, samples need not be copied.
     """
@@ -145,14 +145,14 @@ def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
 
 
 def chosen(x: Tensor, index: Tensor | None) -> Tensor:
-    """Return a copy of the samples at an index, or all samples without copying for None."""
+    """Return a copy of the samples at batch positions `index`; without copying if None (all)."""
     if index is None:
         return x
     return x.index_select(0, index)
 
 
 def replaced(x: Tensor, index: Tensor | None, changed: Tensor) -> Tensor:
-    """Return all samples, with the samples at an index replaced by `changed`."""
+    """Return all samples of a batch, with samples at positions `index` replaced by `changed`."""
     if index is None:
         return changed
     return x.index_copy_(0, index, changed)

@@ -40,24 +40,28 @@ ANSWER = "answer.json"
 _FORMAT = 1
 _REMEDY = "Copy the run again."
 _FINER = 0.8
-"""Ratio of the phantom's voxel size to that of prepared scans; not 1, to test resampling too."""
+"""Voxel size of the phantom (the artificial test scan), divided by that of preprocessed scans.
+
+Not 1, so that the known answer tests resampling too.
+"""
 _MOST_SCANS = 200
 _SLACK = 0.1
-"""Tolerance around the range of the training scans, as a share of the lower or upper limit."""
+"""Tolerance around a range of volume or brightness over training scans, as a share of its limit."""
 _MOST_DEVIATIONS = 5.0
 _GUESSES = {
     "litres": "another segmentation, brain extraction or unit?",
     "bright": "another contrast or scaling?",
 }
-"""Likely causes of a measure that lies outside of the range of the training scans."""
+"""Volume or brightness of a scan → likely causes of a value outside of the range in training."""
 _NAMES = {"t1": "what is not background", "gm": "grey matter", "wm": "white matter", "csf": "fluid"}
 
 
 def phantom_of(source: Brains) -> Any:
-    """Return a reproducible test sample for an encoder.
+    """Return an artificial test sample for the encoder of `source`, the same in every call.
 
-    An encoder of scans gets a phantom, an encoder of regional measures an invented person whose
-    measures lie near the training means.
+    For an encoder of scans, the sample is a phantom: a list of one NIfTI image, or of one tuple
+    with an image a channel. For an encoder of regional measures, the sample is a table of one
+    invented person whose measures lie near the training means.
     """
     if isinstance(source, RegionalMeasures):
         return _measures_near_means(source.known)
@@ -80,7 +84,11 @@ def phantom_of(source: Brains) -> Any:
 
 
 def _measures_near_means(contract: MeasuresContract) -> pd.DataFrame:
-    """Return an invented person whose measures lie within one SD of the training means."""
+    """Return a table of one invented person with measures within one SD of the training means.
+
+    The measures, their means and their SDs are those that `contract` stores of an encoder's
+    training people.
+    """
     steps = (np.arange(len(contract.columns)) % 5 - 2) / 2
     values = np.array(contract.means) + np.array(contract.sds) * steps
     if HEAD_SIZE in contract.columns and contract.head:
@@ -91,7 +99,11 @@ def _measures_near_means(contract: MeasuresContract) -> pd.DataFrame:
 
 
 def _channels_of_phantom(shape: tuple[int, ...], n_channels: int) -> list[npt.NDArray[np.float64]]:
-    """Return the channels of nested ellipsoids of white matter, grey matter and fluid."""
+    """Return a phantom of nested ellipsoids (white matter, grey matter, fluid), an array a channel.
+
+    A single channel holds brightness; several hold maps of grey matter, white matter and fluid
+    in turn.
+    """
     voxels = np.indices(shape)
     squared = np.zeros(shape)
     for axis, n_voxels in enumerate(shape):
@@ -134,10 +146,11 @@ def keep_answer(
     rows: Sequence[int],
     progress: Progress,
 ) -> None:
-    """Compute and write ``answer.json`` of a trained encoder: the features of a phantom.
+    """Compute and write ``answer.json`` of a trained encoder: features of an artificial sample.
 
-    Ranges of measures over training scans are added. Encoders of natural images, and of scans with
-    transforms from Python, have no known answer.
+    For an encoder of scans, ranges of volume and brightness over training scans (`rows` of
+    `cohort`) are added. Encoders of natural images, and of scans with transforms from Python,
+    have no known answer.
     """
     if not isinstance(source, Brains) or getattr(source, "given", None) is not None:
         return
@@ -160,9 +173,10 @@ def write_answer(
     predictions: Mapping[str, float],
     learned_from: Ranges,
 ) -> None:
-    """Write ``answer.json``: a test sample, with its features and predictions.
+    """Write ``answer.json`` of an encoder: a test sample, with its features and predictions.
 
-    `sample` lists files below `folder`; None means the phantom.
+    `sample` lists files below `folder`; None means the phantom. `learned_from` holds the ranges
+    of volume and brightness over training scans.
     """
     content = {
         "format": _FORMAT,
@@ -190,7 +204,11 @@ def read_answer(folder: Path) -> KnownAnswer:
 
 
 def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
-    """Return the volume in litres and the 99th percentile of brightness of each channel."""
+    """Return ``litres`` and ``bright`` (99th percentile) of each channel of a preprocessed scan.
+
+    Litres are the volume of all voxels that differ from the corner voxel, or, in a map of
+    tissue, the sum of the map.
+    """
     litres_of_voxel = float(np.prod(spacing_of(affine))) / 1e6
     measures = []
     for channel in volume.astype(np.float32):
@@ -207,7 +225,11 @@ def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[
 
 
 def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
-    """Return the range of volume and of brightness over prepared scans, for each channel."""
+    """Return the lowest and highest volume and brightness of each channel over preprocessed scans.
+
+    The result maps a channel to ``litres`` and ``bright``, each a list of two numbers. The
+    scans are all scans of `cohort`, read from the cache of `source`.
+    """
     of_scans = []
     for scan in cohort.scans:
         of_scans.append(_measure(*source.cache.read_with_affine(scan)))
@@ -225,7 +247,12 @@ def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
 def doubts_of_scan(
     source: BrainVolumes, cohort: Cohort, learned_from: Ranges
 ) -> tuple[list[str], list[str]]:
-    """Compare a scan with the training scans; return sentences on likeness, and on difference."""
+    """Compare the one scan of `cohort` with the training scans of an encoder; return two lists.
+
+    The first list has sentences on the grid of the scan's files and on likeness to the training
+    scans; the second has sentences on difference, and warnings about file headers.
+    `learned_from` holds the ranges of volume and brightness over the training scans.
+    """
     scan = cohort.scans[0]
     facts = []
     doubts = []
@@ -259,15 +286,19 @@ class _Comparison:
 
     sentence: str
     is_like: bool
-    """Whether the measure lies in the range, widened by `_SLACK`."""
+    """Whether the volume or brightness lies in the range of training scans, widened by `_SLACK`."""
     guess: str
-    """Question about the likely cause of a measure outside of the range."""
+    """Question about the likely cause if the volume or brightness lies outside of the range."""
 
 
 def _compare(
     name: str, measures: Mapping[str, float], ranges: Mapping[str, Sequence[float]]
 ) -> list[_Comparison]:
-    """Compare the volume and the brightness of a channel with the ranges of training scans."""
+    """Compare volume and brightness of a scan's channel with the ranges over training scans.
+
+    Return two comparisons, of volume and of brightness, whose sentences name the channel by
+    `name`.
+    """
     litres = measures["litres"]
     bright = measures["bright"]
     sentences = {
@@ -284,9 +315,11 @@ def _compare(
 
 
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
-    """Compare regional measures of people with the measures of the training people.
+    """Compare regional measures of people with an encoder's training people; return two lists.
 
-    Return sentences on likeness, and sentences on difference.
+    The first list has a sentence on the distance of the measures from the training people; the
+    second has the warnings of the table, and a sentence that names measures whose median lies
+    far from the training people.
     """
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})

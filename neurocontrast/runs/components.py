@@ -27,11 +27,18 @@ from neurocontrast.training.sampling import Sampler
 
 @dataclass(frozen=True)
 class RunComponents:
-    """Checked data, network and loss of a run, whose loss is fitted to the training scans."""
+    """Data, network and loss of a run, built and checked by `build_components` before training.
+
+    The loss is fitted to the training scans.
+    """
 
     cohort: Cohort
     source: Source
-    """Source of the samples, with preprocessing that is fitted to the training scans."""
+    """Source that reads the samples of the run.
+
+    Before training, `with_source` replaces this source by one whose preprocessing is fitted to
+    the training scans.
+    """
     data: TrainingData
     model: ContrastiveModel
     objective: AnyObjective | None
@@ -64,7 +71,11 @@ class RunComponents:
         return _subjects_of(self.cohort, self.data.training_rows)
 
     def facts(self) -> Json:
-        """Describe data and preprocessing for ``provenance.json``."""
+        """Return keys of ``provenance.json`` that describe the data and preprocessing of the run.
+
+        They are the numbers of scans, categories of columns, preprocessing, and revision of
+        random views.
+        """
         facts: Json = {
             "n_training_scans": len(self.data.training_rows),
             "n_validation_scans": len(self.data.validation_rows),
@@ -77,7 +88,7 @@ class RunComponents:
         return facts
 
     def columns_of_no_effect(self) -> Iterator[str]:
-        """Warn of each metadata column of the loss that is constant, or empty, in training."""
+        """Yield a warning for each column of the loss that is constant, or empty, in training."""
         if self.objective is None:
             return
         in_training = select_rows(self.data.metadata, self.data.training_rows)
@@ -171,7 +182,11 @@ def _check_contrast(settings: Config, objective: AnyObjective) -> None:
 def _build_model(
     settings: Config, cohort: Cohort, source: Source, *, n_outputs: int | None
 ) -> ContrastiveModel:
-    """Build the network, or both networks of a pair, with random weights by the seed."""
+    """Build the network of a run, or two for two encoders, with random weights from its seed.
+
+    `n_outputs` is the number of outputs that a supervised loss needs; None for any other loss.
+    An encoder that cannot read samples of the shape in `source` is refused.
+    """
     models = []
     seeds = (settings.seed, derive_seed("encoder_2", settings.seed))
     for encoder, half, seed in zip(settings.encoders, source.halves, seeds, strict=False):
@@ -189,7 +204,10 @@ def _subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns of the table of scans that linear probes predict during training."""
+    """Return column name → values, for the columns that linear probes predict during training.
+
+    Empty if no probe is fitted during training (``training.probe_every``).
+    """
     targets = {}
     if settings.training.probe_every:
         for name in settings.training.probe_columns:
@@ -198,7 +216,10 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns of the table of scans whose values ``training.sampling`` balances."""
+    """Return column name → values, for the columns that ``training.sampling`` balances in batches.
+
+    Empty if batches are not sampled by columns.
+    """
     training = settings.training
     sampling = f"training.sampling: {training.sampling}"
     traits = {}
@@ -212,7 +233,11 @@ def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
-    """Return a column of a table as numbers, or as text with None for a missing cell."""
+    """Return column `name` of the table of scans: numbers, or text with None for missing cells.
+
+    A table without the column is refused; the message begins with `key`, the setting that names
+    the column.
+    """
     if name not in cohort.table or name == "path":
         raise DataError(no_column(f"{key}: {cohort.source.name}", name, cohort.table.columns))
     values = cohort.table[name]

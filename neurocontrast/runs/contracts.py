@@ -52,7 +52,7 @@ def contracts_of(
 
 
 def _describe_objective(settings: Config, components: RunComponents) -> Json:
-    """Describe the loss, or the way in which a linear encoder is fitted."""
+    """Return section ``objective`` of ``encoder.json``: the loss, or how the encoder is fitted."""
     if components.objective is None:
         return dict(LINEAR_OBJECTIVES[settings.encoder.name])
     described: Json = describe_objective(settings.objective, components.vectors)

@@ -39,7 +39,10 @@ from neurocontrast.weights import load, names
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """One network with its linear probe, and the scans whose scores are explained."""
+    """One network of a run with its linear score, and the scans for which the score is explained.
+
+    `explain` makes one for each member of a run.
+    """
 
     score: LinearScore
     source: Brains
@@ -47,16 +50,17 @@ class Look:
 
 
 def _digest_of_run(run: Path) -> str | None:
-    """Return the digest that tables of embeddings record for the weights of a run."""
+    """Return the digest of a run's weights, or of its members', as tables of embeddings record."""
     if has_members(run):
         return digest_of_members(read_record(run))
     return digest_of_weights(run)
 
 
 def find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Find the run, or the installed weights, whose digest an evaluation's probe records.
+    """Return the folder of the run, or installed weights, whose digest the `probe` records.
 
-    Runs in folders around the evaluation are looked at first.
+    Runs in folders around `evaluation` are looked at first. If no run has the digest, the error
+    asks for one.
     """
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
@@ -87,8 +91,9 @@ def settings_as_embedded(
 ) -> AnyDataSettings:
     """Return section ``data`` with the share of measures that evaluated people may lack.
 
-    A share that the user states in the section is kept. Evaluations of earlier versions record no
-    share, which leaves the section unchanged.
+    The share (``max_missing``) is read from the record of `evaluation`. A share that the user
+    states in the section is kept. Evaluations of earlier versions record no share, which leaves
+    the section unchanged.
     """
     if contract.preprocessing.kind != "measures":
         return data
@@ -104,7 +109,11 @@ def settings_as_embedded(
 def leave_out_evaluated(
     sources: Sequence[Brains], listed: Cohort, evaluated: pd.DataFrame, progress: Progress
 ) -> pd.DataFrame:
-    """Remove evaluated scans that a network cannot read, if ``data.skip_unreadable`` is set."""
+    """Return the rows of `evaluated` whose scans every network can read (``data.skip_unreadable``).
+
+    Without the setting all rows are returned. `listed` are the scans of the table of scans, as
+    the first network reads them.
+    """
     if not sources[0].skips:
         return evaluated
     keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
@@ -125,7 +134,11 @@ def find_cohort(
     source: Brains,
     images_root: str | os.PathLike[str] | None,
 ) -> Cohort:
-    """Find the table of evaluated scans in folders around an evaluation, by name and digest."""
+    """Find the table of scans that were embedded for an evaluation, by recorded name and digest.
+
+    Folders around `evaluation` are searched. The result is the whole table, which must hold all
+    scans in `evaluated`; if there is no such table, the error asks for one.
+    """
     origin = read_evaluation(evaluation).embeddings
     name = origin.cohort_source or "participants.tsv"
     scans = _scans_in(evaluated)
@@ -165,7 +178,7 @@ def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str,
 
 
 def _scans_in(table: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return the participant and session of each row of a table."""
+    """Return the pairs of participant and session in a table of scans, or of predictions."""
     participants = table["participant_id"].astype(str)
     return set(zip(participants, table["session"].astype(str), strict=True))
 
@@ -229,9 +242,10 @@ def choose_for_each(
     probe: FittedProbe,
     settings: ExplanationSettings,
 ) -> tuple[list[Cohort], list[str]]:
-    """Choose the scans to explain, the same for each network; return scans and true labels.
+    """Choose the scans to explain, the same for each network; return cohorts and true labels.
 
-    `listed` are all scans of the table of scans, as the source of the first network reads them.
+    The result has a cohort for each network of `sources`. `listed` are all scans of the table
+    of scans, as the source of the first network reads them.
     """
     if len(set(map(type, sources))) > 1:
         raise ConfigError(

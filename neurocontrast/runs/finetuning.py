@@ -44,14 +44,17 @@ from neurocontrast.runs.networks import (
 from neurocontrast.runs.planning import complete_plan
 
 _FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
-"""Settings of fine-tuning that may change when an interrupted call continues."""
+"""Settings of section ``finetune`` that may change when an interrupted `finetune` is continued."""
 _SCRATCH = {"loss": "none", "title": "none: random weights"}
 _NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
-    """Network of a run, or of a member, with which the training of every fold begins."""
+    """Network of a run, or of a member, that is fine-tuned in every fold, with its scans and seed.
+
+    `plan_folds` makes one for each network.
+    """
 
     encoder: Encoder
     contract: EncoderContract
@@ -60,7 +63,7 @@ class TrainedNetwork:
     cohort: Cohort
     """Scans of all folds, in the order of the evaluation's plan."""
     augment: Any
-    """Section ``augment`` of the configuration, which describes the random views for training."""
+    """Section ``augment``, of the user or the pretrained run: random views for fine-tuning."""
     seed: int
     """Seed of the network's training, from which the seed of each fold is derived."""
 
@@ -72,13 +75,13 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class FoldsPlan:
-    """Networks and folds of a fine-tuning, planned before an image is read."""
+    """Networks and folds of a fine-tuning, as `plan_folds` plans them before an image is read."""
 
     settings: Config
     networks: tuple[TrainedNetwork, ...]
     """The network of the run, or the networks of its members, whose predictions are averaged."""
     contract: EncoderDescription
-    """``encoder.json``, or the description of a run of members."""
+    """Content of the run's ``encoder.json``; for a run of members, a description of all members."""
     plan: Plan
     info: EmbeddingsInfo
     from_scratch: bool
@@ -105,7 +108,11 @@ class FoldsPlan:
         return sections[0]
 
     def key(self) -> str:
-        """Return a digest of all settings, weights and scans, by which an equal call can resume."""
+        """Return a digest of the settings, weights, scans and folds of this fine-tuning.
+
+        The folder of unfinished work is named by the digest, so that an equal call of
+        `finetune` continues there.
+        """
         splits = [
             (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
             for split in self.plan.splits
@@ -133,7 +140,7 @@ class FoldsPlan:
 
     @property
     def choices(self) -> Description:
-        """Sections of ``config.yaml`` that repeat this fine-tuning."""
+        """Settings that repeat this fine-tuning: seed, configuration sections, `from_scratch`."""
         return {
             "seed": self.settings.seed,
             "evaluation": self.plan.settings.without_folders(),
@@ -143,10 +150,11 @@ class FoldsPlan:
         }
 
     def prepared(self, progress: Progress) -> FoldsPlan:
-        """Preprocess the scans; return the plan with a baseline of voxels, checked once more.
+        """Preprocess the scans; return a copy of this plan, with the evaluation checked once more.
 
-        Now that scans are read, their content shows duplicates, and people of pretraining under
-        other identifiers.
+        Now that scans are read, their content shows duplicates, and people of pretraining
+        under other identifiers. Baseline models of voxels are added to the evaluation,
+        unless they are switched off.
         """
         contents = []
         for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):
@@ -237,7 +245,7 @@ def plan_folds(
 
 
 def _without_components(network: RunNetwork) -> None:
-    """Remove principal components from an encoder with a network; refuse a linear encoder."""
+    """Remove linear components appended to a network's features; refuse a linear encoder."""
     encoder = network.encoder.without_beside()
     if encoder.settings.is_linear:
         raise ConfigError(
@@ -248,7 +256,7 @@ def _without_components(network: RunNetwork) -> None:
 
 
 def _views_of(settings: Config, network: RunNetwork) -> Any:
-    """Return the section ``augment`` that the user set, or else that of the pretrained run."""
+    """Return section ``augment`` that the user set, or else that of the pretrained `network`."""
     of_run = network.contract.augment
     if "augment" in settings.model_fields_set or of_run is None:
         return settings.augment
@@ -257,7 +265,10 @@ def _views_of(settings: Config, network: RunNetwork) -> Any:
 
 
 def _model_of(networks: Sequence[RunNetwork], *, from_scratch: bool) -> GivenModel:
-    """Name and describe the fine-tuned networks as one model of the evaluation."""
+    """Return the fine-tuned networks as one named and described model of the evaluation.
+
+    The model has no predictions yet; `train_folds` adds them.
+    """
     name = "fine-tuned network"
     weights = "pretrained"
     if from_scratch:

@@ -130,7 +130,7 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
 
 
 def _name_cohort(cohort: RunCohort) -> str:
-    """Name a cohort by its table, number of scans and digest."""
+    """Return a cohort's table name, number of scans and digest, as words for an error."""
     return f"{cohort.source} ({cohort.n_scans} scans, digest {cohort.digest[:12]})"
 
 
@@ -279,7 +279,10 @@ def find_provenance(folder: Path) -> Provenance | None:
 
 
 def read_preprocessing(folder: Path, source: Source) -> Source | None:
-    """Return a source with the preprocessing that a run recorded; None if none is recorded."""
+    """Return a copy of `source` with the preprocessing in ``provenance.json`` of a run.
+
+    None if the file records no preprocessing.
+    """
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
     samples = source.contract()
@@ -316,7 +319,7 @@ def read_metrics(folder: Path) -> list[Json]:
 
 
 def is_finished(folder: Path, config: Config | None = None) -> bool:
-    """Tell whether a run has its final encoder, after all epochs of a configuration."""
+    """Tell whether a run holds its final encoder, trained for the epochs of `config` if passed."""
     path = folder / CONTRACT
     if not path.is_file() or not (folder / WEIGHTS).is_file():
         return False
@@ -341,7 +344,11 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
 def describe_embedded(
     run: Path, described: EncoderDescription, cohort: Cohort, progress: Progress
 ) -> EmbeddingsInfo:
-    """Describe a run and its people of pretraining, to be stored in a table of embeddings."""
+    """Return the description of a run, and its people of pretraining, for a table of embeddings.
+
+    `described` is the content of the run's ``encoder.json``, and `cohort` has the embedded
+    scans. Warn if the run does not record everybody who was in pretraining.
+    """
     provenance = find_provenance(run)
     content = described.content()
     people: Json = {"pretraining_subjects": None}

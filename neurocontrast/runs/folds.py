@@ -35,9 +35,10 @@ _FINISHED = "finished.json"
 
 
 def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenModel:
-    """Fine-tune the networks in all folds; return the predictions of all folds.
+    """Fine-tune the networks in all folds; return one model that has the predictions of all folds.
 
-    Networks that an earlier, interrupted call has fine-tuned are read from the folder `work`.
+    A prediction is the mean over the networks. Networks that an earlier, interrupted call has
+    fine-tuned are read from the folder `work`.
     """
     plan = folds_plan.plan
     predictions = {}
@@ -72,7 +73,7 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
 
 
 def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
-    """Fine-tune each network in each fold; return the results by fold and network.
+    """Fine-tune each network in each fold; return for each fold a list with one result a network.
 
     A result is the content of ``finished.json``, which a fine-tuned network leaves in `work`.
     """
@@ -101,7 +102,7 @@ def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[
 
 
 def _describe_epoch(training: Record) -> str:
-    """Describe in words the epoch whose weights are used in a fold, with the validation loss."""
+    """Describe in words the epoch whose weights a fine-tuned network keeps, and its loss."""
     n_epochs = training["n_epochs"]
     sentence = f"epoch {training['best_epoch']} of {n_epochs} is taken"
     if not training["best_epoch"]:
@@ -121,7 +122,11 @@ def _train(
     title: str,
     progress: Progress,
 ) -> Description:
-    """Fine-tune a network in one fold; return test predictions, and the metrics of epochs."""
+    """Fine-tune one network of a run in the fold `split`; return the result for ``finished.json``.
+
+    The result has ``predictions`` of the test scans, ``metrics`` of every epoch, and facts of
+    the training (``about``).
+    """
     settings = folds_plan.settings
     plan = folds_plan.plan
     target = plan.target
@@ -173,7 +178,7 @@ def _train(
 
 
 def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
-    """Average the probabilities, or numbers, that the networks of a fold predict."""
+    """Average the probabilities, or numbers, that the networks of a fold predict for test scans."""
     scores = []
     for network in fold:
         scores.append(np.asarray(network["predictions"], dtype=float))
@@ -184,7 +189,11 @@ def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
 def _list_epochs(
     folds: Sequence[Sequence[Record]],
 ) -> tuple[list[Description], list[Description]]:
-    """List, by fold and network, facts of fine-tuning; list also the metrics of every epoch."""
+    """Return facts of each network's fine-tuning in each fold, and metrics of each of its epochs.
+
+    `folds` has for each fold a list with one result a network. Both lists have one mapping a
+    row, with keys ``repeat``, ``fold`` and, for several networks, ``member``.
+    """
     trainings = []
     epochs = []
     for fold in folds:

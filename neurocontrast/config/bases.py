@@ -58,7 +58,11 @@ def bases_of(config: str | os.PathLike[str]) -> list[Path]:
 
 
 def _base_of(name: object, *, source: str, folder: Path, above: list[Path]) -> Path:
-    """Find the recipe or file that ``extends`` names; refuse files that extend each other."""
+    """Return the file of the recipe or configuration that ``extends`` names.
+
+    `name` is the value of ``extends`` in the configuration `source`. A file in `above`, which lists
+    the files that led to the base, is refused: files would extend each other.
+    """
     if not isinstance(name, str):
         raise ConfigError(
             f"{source}: {EXTENDS}: must be the name of a recipe, or a YAML file, found {name!r}."
@@ -72,7 +76,10 @@ def _base_of(name: object, *, source: str, folder: Path, above: list[Path]) -> P
 
 
 def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
-    """Find a YAML file by its name in the configuration's folder, or a recipe by its name."""
+    """Return the file that a base is named by: a YAML file in `folder`, or a recipe by its name.
+
+    A name that is neither is refused in a message about `source`, the extending configuration.
+    """
     if Path(name).suffix in (".yaml", ".yml"):
         path = folder / name
         if not path.is_file():

@@ -10,7 +10,7 @@ from neurocontrast.documents.document import Json
 
 EXTENDS = "extends"
 _WHOLE = ("objective",)
-"""Sections that are replaced whole: which keys they have depends on their component."""
+"""Sections that replace a recipe's section whole: the keys of ``objective`` depend on the loss."""
 _SECTION = re.compile(r"(\w+):")
 _KEY = re.compile(r"  (\w+):")
 
@@ -44,7 +44,10 @@ def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Jso
 
 @dataclass
 class _Section:
-    """Section of a recipe as lines of text, so that comments stay with their keys."""
+    """Section of a recipe as lines of text, so that comments stay with their keys.
+
+    `extend_text` parses recipes into sections, and joins these.
+    """
 
     name: str
     first: str
@@ -62,7 +65,10 @@ class _Section:
         return lines + self.last
 
     def extended(self, differences: _Section) -> _Section:
-        """Return the section with keys replaced, or added, by the extending recipe's section."""
+        """Return this section with keys replaced, or added, by the extending recipe's section.
+
+        `differences` is the section of the extending recipe.
+        """
         if self.name in _WHOLE or not differences.keys:
             return _Section(self.name, differences.first, differences.keys, self.last)
         return _Section(self.name, self.first, {**self.keys, **differences.keys}, self.last)
@@ -93,7 +99,7 @@ def extend_text(base: str, differences: str) -> str:
 
 
 def _parse(text: str) -> tuple[list[str], dict[str, _Section]]:
-    """Split a recipe into the lines of the comment at its top, and its sections by name."""
+    """Split the text of a recipe into lines of the comment at its top, and sections by name."""
     comment: list[str] = []
     sections: dict[str, _Section] = {}
     section: _Section | None = None

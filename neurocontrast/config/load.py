@@ -39,7 +39,7 @@ _PATHS = (
     ("training", "init"),
     ("images", "source"),
 )
-"""Section and key of the paths in a configuration."""
+"""Section and key of each setting that is a path or list of paths, written as absolute paths."""
 _KIND = ("data.kind=", *map("data.{}=".format, sorted(OF_MEASURES)))
 """Beginnings of overrides that decide the kind of data, such as ``data.kind=``.
 
@@ -100,12 +100,15 @@ def load_config(
 
 
 def _is_of_another_key(override: str) -> bool:
-    """Tell whether an override leaves the kind of data alone, and can be applied after the kind."""
+    """Tell whether an override (``dotted.key=value``) has no effect on the kind of data."""
     return not override.replace(" ", "").startswith(_KIND)
 
 
 def _with_sections(content: Json, sections: Mapping[str, Mapping[str, object]]) -> Json:
-    """Replace single keys in the sections of a configuration; None leaves a key unchanged."""
+    """Return the sections `content` of a configuration, with keys replaced by `sections`.
+
+    A value None leaves a key unchanged.
+    """
     for name, values in sections.items():
         stated = {key: value for key, value in values.items() if value is not None}
         section = content.get(name) or {}
@@ -115,7 +118,11 @@ def _with_sections(content: Json, sections: Mapping[str, Mapping[str, object]]) 
 
 
 def _content_of_any(config: object) -> Json:
-    """Return the sections of a configuration that is a file, a recipe's name, or a mapping."""
+    """Return the sections of a configuration that is a file, a recipe's name, or a mapping.
+
+    None has no sections; a `Config` has the keys that were set in it. Sections of a base
+    (``extends``) are merged.
+    """
     if config is None:
         return {}
     if isinstance(config, Config):
@@ -132,7 +139,7 @@ def _content_of_any(config: object) -> Json:
 
 
 def as_config(config: AnyConfig) -> Config:
-    """Check a configuration: a `Config`, a mapping of sections, a YAML file or a recipe's name."""
+    """Return a checked `Config` from a `Config`, a mapping, a YAML file or a recipe's name."""
     if isinstance(config, Config):
         if not isinstance(config.objective, Mapping):
             return config
@@ -149,7 +156,7 @@ def write_config(path: Path, config: Config) -> None:
 
 
 def _content_of(config: Config) -> Json:
-    """Return every key of a configuration as plain values, with absolute paths."""
+    """Return every key of a configuration by section, as plain values, with absolute paths."""
     content = config.model_dump(mode="json")
     for section, key in _PATHS:
         path = (content[section] or {}).get(key)
@@ -194,7 +201,10 @@ def _by_dotted_key(config: Config) -> Mapping[Hashable, object]:
 
 
 def _override(content: Json, override: str) -> Json:
-    """Replace one key in the sections of a configuration, as ``dotted.key=value`` says."""
+    """Return the sections of a configuration with one key replaced, as ``dotted.key=value`` says.
+
+    `content` stays unchanged. A key that cannot be in the sections is refused.
+    """
     key, equals, words = override.partition("=")
     *above, last = names = key.strip().split(".")
     if not equals or not all(names):
@@ -221,7 +231,11 @@ def _override(content: Json, override: str) -> Json:
 
 
 def _key_or_position(name: str, values: Json | list[object], override: str) -> Any:
-    """Return one step of a dotted key: the key of a mapping, or a position in a list."""
+    """Return one step of a dotted key: `name` for a mapping, a position (int) for a list.
+
+    `values` is the mapping or list; a position that the list lacks is refused in a message about
+    `override`.
+    """
     if isinstance(values, dict):
         return name
     if not name.isdecimal() or int(name) >= len(values):
@@ -233,7 +247,10 @@ def _key_or_position(name: str, values: Json | list[object], override: str) -> A
 
 
 def _refuse_tables(content: object, *, source: str, key: str = "") -> None:
-    """Refuse a DataFrame in a configuration, which holds paths of tables."""
+    """Refuse a DataFrame anywhere in the values of a configuration, which holds paths of tables.
+
+    `source` and the dotted `key` name the place in the message.
+    """
     if isinstance(content, pd.DataFrame | pd.Series):
         raise ConfigError(
             f"{source}: {key}: found a {type(content).__name__}; allowed is the path of a table, "
@@ -249,7 +266,11 @@ def _refuse_tables(content: object, *, source: str, key: str = "") -> None:
 
 
 def _validate(content: Json, *, source: str, check_objective: bool = True) -> Config:
-    """Check the sections of a configuration; all wrong keys and values are one `ConfigError`."""
+    """Return the checked configuration; all wrong keys and values are one `ConfigError`.
+
+    `content` are its sections, `source` is its name in messages. Without `check_objective` section
+    ``objective`` stays as it is.
+    """
     check_size(content, source=source)
     _refuse_tables(content, source=source)
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is

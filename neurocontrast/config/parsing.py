@@ -13,13 +13,13 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.reading import DAMAGE, NO_FILE, problem_of_place, read_text
 
 _N_VALUES = 100_000
-"""Most values of a configuration."""
+"""Largest number of values in a configuration, after its YAML aliases are written out."""
 _TOO_MANY = (
     f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; "
     "a part must not hold itself"
 )
 _N_BYTES = 2**20
-"""Largest configuration file."""
+"""Largest size of a configuration file, in bytes."""
 _SCALARS = {
     "bool": "true|True|TRUE|false|False|FALSE",
     "int": "[-+]?(?:0|[1-9][0-9]*)",
@@ -35,7 +35,7 @@ _FAULTS: tuple[type[Exception], ...] = (yaml.YAMLError, *DAMAGE)
 """Exceptions that reading YAML can raise: on a malformed text, the YAML library raises almost any
 type."""
 _Counts: TypeAlias = dict[int, int]
-"""Number of values below an object, by the object's id."""
+"""Id of a mapping, list or YAML node → number of values in the object, the object included."""
 
 
 def check_size(content: object, *, source: str) -> None:
@@ -45,7 +45,11 @@ def check_size(content: object, *, source: str) -> None:
 
 
 def _n_values(value: object, children_of: Callable[[object], list[object]], counts: _Counts) -> int:
-    """Count the values in a value, shared ones anew; a value that holds itself has too many."""
+    """Count the values in a tree of values; a value that occurs twice counts twice.
+
+    `children_of` returns the values directly in a value, and `counts` holds the counts of mappings
+    and lists that were met before. A value that holds itself counts as more than `_N_VALUES`.
+    """
     children = children_of(value)
     if not children:
         return 1
@@ -77,21 +81,21 @@ def _children_of_node(node: object) -> list[object]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader with the scalars of YAML 1.2, and floats without a point such as ``1e-4``.
+    """YAML loader with the scalars of YAML 1.2, and floats without a point such as ``1e-4``.
 
     YAML 1.1 would also read ``12:30`` and ``010`` as numbers, ``2020-01-01`` as a date and ``no``
     as false.
     """
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document; refuse one that is too large once its aliases are written out."""
+        """Return the root node of a YAML text; refuse a text too large with aliases written out."""
         node: yaml.Node | None = super().get_single_node()
         if node is not None and _n_values(node, _children_of_node, {}) > _N_VALUES:
             raise yaml.YAMLError(_TOO_MANY)
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping; refuse a key that is no text, and a key that is given twice."""
+        """Build a mapping from `node`; refuse a key that is no text, and a key given twice."""
         lines: dict[Any, int] = {}
         for key_node, _ in node.value:
             if key_node.tag.endswith(":merge"):
@@ -131,7 +135,7 @@ def read_yaml(path: Path) -> Json:
 
 
 def _files_beside(path: Path) -> str:
-    """Return a sentence with the YAML files of a path's folder; "" for none."""
+    """Return a sentence for an error, with the YAML files in the folder of `path`; "" for none."""
     names = sorted(file.name for file in path.parent.glob("*.y*ml"))
     if not names:
         return ""
@@ -139,7 +143,7 @@ def _files_beside(path: Path) -> str:
 
 
 def parse_value(text: str, *, source: str) -> Any:
-    """Return a value written in YAML.
+    """Return the value that a YAML text describes: a scalar, a list or a mapping.
 
     Parameters
     ----------

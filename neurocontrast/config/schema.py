@@ -49,7 +49,7 @@ OF_MEASURES = (
 
 
 def kind_of_section(section: Any) -> str:
-    """Return the kind of data that a section states, or that its keys tell; volumes by default."""
+    """Return the kind of data that section ``data`` states, or keys tell; volumes by default."""
     if isinstance(section, Mapping):
         stated = list(map(section.get, OF_MEASURES))
         has_measures = stated.count(None) < len(stated)
@@ -60,14 +60,20 @@ def kind_of_section(section: Any) -> str:
 
 
 def _of_kind(section: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
-    """Validate section ``data`` or ``augment`` by the settings of the section's kind of data."""
+    """Validate section ``data`` or ``augment`` by the settings of the section's kind of data.
+
+    `kinds` maps each kind of data to the class of its settings, of which one is returned.
+    """
     return choose(
         section, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json"
     )
 
 
 def _objective(section: Any, info: ValidationInfo) -> Any:
-    """Validate the section ``objective`` by the parameters of its loss."""
+    """Validate the section ``objective`` by the parameters of its loss.
+
+    With the context `OBJECTIVE_AS_GIVEN` the section is returned unchanged.
+    """
     if info.context == OBJECTIVE_AS_GIVEN:
         return section
     return read_objective(section, from_json=info.mode == "json")
@@ -121,7 +127,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
         },
     },
 }
-"""Defaults of the kinds of data other than volumes, which replace those of the schema."""
+"""Kind of data other than volumes → section → defaults, which replace the schema's."""
 
 
 def with_defaults_of_kind(content: Mapping[str, object]) -> Json:
@@ -161,7 +167,7 @@ def _with_lists_of_measures(content: Mapping[str, object]) -> Json:
 
 
 def _without_kind(augment: Mapping[str, object], kind: str) -> Json:
-    """Return the section ``augment`` without its kind; refuse a kind other than the data's."""
+    """Return section ``augment`` without key ``kind``; refuse a kind other than that of data."""
     stated = augment.get("kind", kind)
     if stated != kind:
         raise ConfigError(

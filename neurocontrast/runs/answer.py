@@ -101,8 +101,8 @@ def _measures_near_means(contract: MeasuresContract) -> pd.DataFrame:
 def _channels_of_phantom(shape: tuple[int, ...], n_channels: int) -> list[npt.NDArray[np.float64]]:
     """Return a phantom of nested ellipsoids (white matter, grey matter, fluid), an array a channel.
 
-    A single channel holds brightness; several hold maps of grey matter, white matter and fluid
-    in turn.
+    A single channel holds brightness; several hold maps of grey matter, white matter and fluid in
+    turn.
     """
     voxels = np.indices(shape)
     squared = np.zeros(shape)
@@ -149,8 +149,8 @@ def keep_answer(
     """Compute and write ``answer.json`` of a trained encoder: features of an artificial sample.
 
     For an encoder of scans, ranges of volume and brightness over training scans (`rows` of
-    `cohort`) are added. Encoders of natural images, and of scans with transforms from Python,
-    have no known answer.
+    `cohort`) are added. Encoders of natural images, and of scans with transforms from Python, have
+    no known answer.
     """
     if not isinstance(source, Brains) or getattr(source, "given", None) is not None:
         return
@@ -175,8 +175,8 @@ def write_answer(
 ) -> None:
     """Write ``answer.json`` of an encoder: a test sample, with its features and predictions.
 
-    `sample` lists files below `folder`; None means the phantom. `learned_from` holds the ranges
-    of volume and brightness over training scans.
+    `sample` lists files below `folder`; None means the phantom, an artificial sample.
+    `learned_from` holds the ranges of volume and brightness over training scans.
     """
     content = {
         "format": _FORMAT,
@@ -206,8 +206,8 @@ def read_answer(folder: Path) -> KnownAnswer:
 def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
     """Return ``litres`` and ``bright`` (99th percentile) of each channel of a preprocessed scan.
 
-    Litres are the volume of all voxels that differ from the corner voxel, or, in a map of
-    tissue, the sum of the map.
+    Litres are the volume of all voxels that differ from the corner voxel, or, in a map of tissue,
+    the sum of the map.
     """
     litres_of_voxel = float(np.prod(spacing_of(affine))) / 1e6
     measures = []
@@ -227,8 +227,8 @@ def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[
 def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
     """Return the lowest and highest volume and brightness of each channel over preprocessed scans.
 
-    The result maps a channel to ``litres`` and ``bright``, each a list of two numbers. The
-    scans are all scans of `cohort`, read from the cache of `source`.
+    The result maps a channel to ``litres`` and ``bright``, each a list of two numbers. The scans
+    are all scans of `cohort`, read from the cache of `source`.
     """
     of_scans = []
     for scan in cohort.scans:
@@ -250,8 +250,8 @@ def doubts_of_scan(
     """Compare the one scan of `cohort` with the training scans of an encoder; return two lists.
 
     The first list has sentences on the grid of the scan's files and on likeness to the training
-    scans; the second has sentences on difference, and warnings about file headers.
-    `learned_from` holds the ranges of volume and brightness over the training scans.
+    scans; the second has sentences on difference, and warnings about file headers. `learned_from`
+    holds the ranges of volume and brightness over the training scans.
     """
     scan = cohort.scans[0]
     facts = []
@@ -296,8 +296,7 @@ def _compare(
 ) -> list[_Comparison]:
     """Compare volume and brightness of a scan's channel with the ranges over training scans.
 
-    Return two comparisons, of volume and of brightness, whose sentences name the channel by
-    `name`.
+    Return two comparisons, of volume and of brightness, whose sentences name the channel by `name`.
     """
     litres = measures["litres"]
     bright = measures["bright"]
@@ -318,8 +317,8 @@ def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[s
     """Compare regional measures of people with an encoder's training people; return two lists.
 
     The first list has a sentence on the distance of the measures from the training people; the
-    second has the warnings of the table, and a sentence that names measures whose median lies
-    far from the training people.
+    second has the warnings of the table, and a sentence that names measures whose median lies far
+    from the training people.
     """
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})

@@ -36,8 +36,8 @@ class RunComponents:
     source: Source
     """Source that reads the samples of the run.
 
-    Before training, `with_source` replaces this source by one whose preprocessing is fitted to
-    the training scans.
+    Before training, `with_source` replaces this source by one whose preprocessing is fitted to the
+    training scans.
     """
     data: TrainingData
     model: ContrastiveModel
@@ -73,8 +73,8 @@ class RunComponents:
     def facts(self) -> Json:
         """Return keys of ``provenance.json`` that describe the data and preprocessing of the run.
 
-        They are the numbers of scans, categories of columns, preprocessing, and revision of
-        random views.
+        They are the numbers of scans, categories of columns, preprocessing, and revision of random
+        views.
         """
         facts: Json = {
             "n_training_scans": len(self.data.training_rows),
@@ -184,8 +184,8 @@ def _build_model(
 ) -> ContrastiveModel:
     """Build the network of a run, or two for two encoders, with random weights from its seed.
 
-    `n_outputs` is the number of outputs that a supervised loss needs; None for any other loss.
-    An encoder that cannot read samples of the shape in `source` is refused.
+    `n_outputs` is the number of outputs that a supervised loss needs; None for any other loss. An
+    encoder that cannot read samples of the shape in `source` is refused.
     """
     models = []
     seeds = (settings.seed, derive_seed("encoder_2", settings.seed))
@@ -235,8 +235,8 @@ def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
     """Return column `name` of the table of scans: numbers, or text with None for missing cells.
 
-    A table without the column is refused; the message begins with `key`, the setting that names
-    the column.
+    A table without the column is refused; the message begins with `key`, the setting that names the
+    column.
     """
     if name not in cohort.table or name == "path":
         raise DataError(no_column(f"{key}: {cohort.source.name}", name, cohort.table.columns))

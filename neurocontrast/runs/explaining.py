@@ -92,8 +92,8 @@ def settings_as_embedded(
     """Return section ``data`` with the share of measures that evaluated people may lack.
 
     The share (``max_missing``) is read from the record of `evaluation`. A share that the user
-    states in the section is kept. Evaluations of earlier versions record no share, which leaves
-    the section unchanged.
+    states in the section is kept. Evaluations of earlier versions record no share, which leaves the
+    section unchanged.
     """
     if contract.preprocessing.kind != "measures":
         return data
@@ -111,8 +111,8 @@ def leave_out_evaluated(
 ) -> pd.DataFrame:
     """Return the rows of `evaluated` whose scans every network can read (``data.skip_unreadable``).
 
-    Without the setting all rows are returned. `listed` are the scans of the table of scans, as
-    the first network reads them.
+    Without the setting all rows are returned. `listed` are the scans of the table of scans, as the
+    first network reads them.
     """
     if not sources[0].skips:
         return evaluated
@@ -244,8 +244,8 @@ def choose_for_each(
 ) -> tuple[list[Cohort], list[str]]:
     """Choose the scans to explain, the same for each network; return cohorts and true labels.
 
-    The result has a cohort for each network of `sources`. `listed` are all scans of the table
-    of scans, as the source of the first network reads them.
+    The result has a cohort for each network of `sources`. `listed` are all scans of the table of
+    scans, as the source of the first network reads them.
     """
     if len(set(map(type, sources))) > 1:
         raise ConfigError(

@@ -110,8 +110,8 @@ class FoldsPlan:
     def key(self) -> str:
         """Return a digest of the settings, weights, scans and folds of this fine-tuning.
 
-        The folder of unfinished work is named by the digest, so that an equal call of
-        `finetune` continues there.
+        The folder of unfinished work is named by the digest, so that an equal call of `finetune`
+        continues there.
         """
         splits = [
             (split.repeat, split.fold, split.train.tolist(), split.test.tolist())
@@ -152,9 +152,9 @@ class FoldsPlan:
     def prepared(self, progress: Progress) -> FoldsPlan:
         """Preprocess the scans; return a copy of this plan, with the evaluation checked once more.
 
-        Now that scans are read, their content shows duplicates, and people of pretraining
-        under other identifiers. Baseline models of voxels are added to the evaluation,
-        unless they are switched off.
+        Now that scans are read, their content shows duplicates, and people of pretraining under
+        other identifiers. Baseline models of voxels are added to the evaluation, unless they are
+        switched off.
         """
         contents = []
         for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):

@@ -346,8 +346,8 @@ def describe_embedded(
 ) -> EmbeddingsInfo:
     """Return the description of a run, and its people of pretraining, for a table of embeddings.
 
-    `described` is the content of the run's ``encoder.json``, and `cohort` has the embedded
-    scans. Warn if the run does not record everybody who was in pretraining.
+    `described` is the content of the run's ``encoder.json``, and `cohort` has the embedded scans.
+    Warn if the run does not record everybody who was in pretraining.
     """
     provenance = find_provenance(run)
     content = described.content()

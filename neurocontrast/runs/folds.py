@@ -124,8 +124,8 @@ def _train(
 ) -> Description:
     """Fine-tune one network of a run in the fold `split`; return the result for ``finished.json``.
 
-    The result has ``predictions`` of the test scans, ``metrics`` of every epoch, and facts of
-    the training (``about``).
+    The result has ``predictions`` of the test scans, ``metrics`` of every epoch, and facts of the
+    training (``about``).
     """
     settings = folds_plan.settings
     plan = folds_plan.plan
@@ -191,8 +191,8 @@ def _list_epochs(
 ) -> tuple[list[Description], list[Description]]:
     """Return facts of each network's fine-tuning in each fold, and metrics of each of its epochs.
 
-    `folds` has for each fold a list with one result a network. Both lists have one mapping a
-    row, with keys ``repeat``, ``fold`` and, for several networks, ``member``.
+    `folds` has for each fold a list with one result a network. Both lists have one mapping a row,
+    with keys ``repeat``, ``fold`` and, for several networks, ``member``.
     """
     trainings = []
     epochs = []

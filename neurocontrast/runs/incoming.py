@@ -65,7 +65,10 @@ class EmbeddedScans:
         return np.array([error is None for error in self.errors], dtype=bool)
 
     def notes(self, index: pd.Index) -> pd.DataFrame:
-        """Return the columns ``warnings`` and ``error`` of a table of predictions."""
+        """Return columns ``warnings`` and ``error`` for a table of predictions of the scans.
+
+        `index` is the index of the table, which has a row for each scan.
+        """
         return pd.DataFrame({"warnings": self.warnings, "error": self.errors}, index=index)
 
 
@@ -83,7 +86,7 @@ class IncomingScans:
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of regional measures by each network; empty if networks read scans."""
+        """Standardisation of regional measures for each network; empty if networks read scans."""
         contracts = []
         for reading in self.readings:
             if isinstance(reading.source, RegionalMeasures):
@@ -116,7 +119,11 @@ class IncomingScans:
         return embedded
 
     def _embed_measures(self, progress: Progress) -> EmbeddedScans:
-        """Embed measures of people in one pass; people who lack too many measures have an error."""
+        """Embed measures of people in one pass; people who lack too many measures have an error.
+
+        The result has a row for each person of the cohort, with the features of all networks side
+        by side.
+        """
         names = self.cohort.names()
         errors: list[str | None] = [None] * len(names)
         for reading in self.readings:
@@ -143,12 +150,19 @@ class IncomingScans:
         return embedded
 
     def _empty(self) -> npt.NDArray[np.float32]:
-        """Return an array for the features of all scans, filled with NaN."""
+        """Return an array for the features of all scans by all networks, filled with NaN.
+
+        Rows are scans, and columns are the features of the networks side by side.
+        """
         n_features = sum(map(attrgetter("network.n_features"), self.readings))
         return np.full((len(self.cohort), n_features), np.nan, dtype=np.float32)
 
     def _embed_images(self, progress: Progress) -> EmbeddedScans:
-        """Embed scans one by one, so that an unreadable scan stops no other."""
+        """Embed scans one by one, so that an unreadable scan stops no other.
+
+        The result has a row for each scan: features, or the error, and warnings about the file's
+        header.
+        """
         n_scans = len(self.cohort)
         embedded = EmbeddedScans(self._empty(), [None] * n_scans, [""] * n_scans, [""] * n_scans)
         settings = self.settings.embedding
@@ -166,7 +180,10 @@ class IncomingScans:
         return embedded
 
     def _doubts_of(self, row: int) -> list[str]:
-        """Return warnings about the file headers of a scan."""
+        """Return the warnings about the header of the first file of the scan in `row`.
+
+        An array (``.npy``) has no header, and no warnings.
+        """
         doubts = list[str]()
         for images in self.cohort.subset([row]).scans:
             file = files_of(images)[0]
@@ -175,7 +192,10 @@ class IncomingScans:
         return doubts
 
     def _embed(self, row: int, settings: EmbeddingSettings) -> tuple[npt.NDArray[np.float32], str]:
-        """Return the features of one scan by all networks, and the digests of its content."""
+        """Return the features of the scan in `row` by all networks, and the digests of its content.
+
+        The features of the networks are joined to one vector; the digests are one text.
+        """
         features = []
         of_scan = []
         # No copy of the scan is left where no cache folder was given.
@@ -190,7 +210,10 @@ class IncomingScans:
             return np.concatenate(features), contents_of(of_scan, SILENT)[0]
 
     def origin(self, table: pd.DataFrame) -> PredictionsOrigin:
-        """Describe where the predicted scans come from, and list the scans that failed."""
+        """Describe where the predicted scans come from, and list the scans that failed.
+
+        `table` holds the predictions, with the error of each failed scan in column ``error``.
+        """
         return PredictionsOrigin(
             scans=record_failures(self.cohort.source.name, table),
             simulated=self.cohort.simulated or self.info.run.simulated,
@@ -198,7 +221,10 @@ class IncomingScans:
 
 
 def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
-    """List the scans of a table of predictions that could not be embedded, with their errors."""
+    """List the scans of a table of predictions that could not be embedded, with their errors.
+
+    `source` is the name of the table or folder of the scans.
+    """
     columns = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
     failed = list(map(FailedScan.model_validate, columns.to_dict("records")))
     return IncomingRecord(source=source, n_failed=len(failed), failed=failed)
@@ -206,7 +232,7 @@ def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun:
-    """Run whose networks are loaded, before scans to predict are listed."""
+    """Run whose networks are loaded for `predict`, before the scans to predict are listed."""
 
     folder: Path
     readers: list[Reader]
@@ -220,7 +246,10 @@ class LoadedRun:
         run: Path,
         config: AnyConfig | None,
     ) -> Self:
-        """Load the networks of a run, with layer and precision of the section ``embedding``."""
+        """Load the networks of a run, to be read out at the layer and precision of ``embedding``.
+
+        `config` is the configuration with that section; None means the defaults.
+        """
         settings = as_config({} if config is None else config)
         readers, described = load_readers(run, settings.embedding)
         return cls(
@@ -268,7 +297,11 @@ class LoadedRun:
     def _cohort_of(
         self, source: Brains, scans: AnyTable, images_root: str | os.PathLike[str] | None
     ) -> Cohort:
-        """Return the scans of a table, a folder or a file, as a network reads them."""
+        """Return the scans of a table, a folder or a file, as the network with `source` reads them.
+
+        Only rows that ``embedding.where`` selects are returned; if there are none, `DataError` is
+        raised.
+        """
         path = place_of(scans)
         cohort = source.unlisted(scans, images_root=images_root)  # people with measures
         if cohort is None:
@@ -307,7 +340,7 @@ def open_scans(
 def _cohort_of_scans(
     scans: Path, source: Brains, images_root: str | os.PathLike[str] | None
 ) -> Cohort:
-    """List a scan, a folder of scans, or the scans of a table."""
+    """List the scans of a path as a cohort: a scan, a folder of scans, or the scans of a table."""
     if not _are_scans(scans):
         return source.read_cohort(scans, images_root=images_root, check_images=False)
     if images_root is not None:
@@ -323,7 +356,11 @@ def _are_scans(scans: Path) -> bool:
 
 
 def _cohort_of_files(scans: Path, channels: tuple[str, ...]) -> Cohort:
-    """List one scan, or all scans in a folder, with identifiers from BIDS names or paths."""
+    """List one scan, or all scans in a folder, with identifiers from BIDS names or paths.
+
+    A path is the identifier of a scan whose file has no BIDS name, or whose name another scan has
+    too.
+    """
     if len(channels) > 1:
         raise DataError(
             f"{scans}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and "

@@ -36,10 +36,10 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Record of the weights that a run starts from, and the people of their pretraining."""
+    """Record, made by `start_from`, of the weights that a run starts from, and their people."""
 
     start: Start
-    """Section ``init`` of ``provenance.json`` and ``encoder.json``."""
+    """Section ``init`` of ``provenance.json`` and ``encoder.json``, which describes the weights."""
     people: KnownPeople = field(default_factory=KnownPeople)
     """People in the pretraining of the weights; nobody where no record names them."""
     contract: EncoderContract | None = None
@@ -79,7 +79,11 @@ def _preparation(samples: Samples) -> Json:
 
 
 def _differences(before: Samples, now: Samples) -> list[str]:
-    """List the preprocessing settings that differ between earlier weights and a new run."""
+    """List, as text, the preprocessing settings that differ between earlier weights and a new run.
+
+    `before` describes the samples of the earlier weights, `now` the samples of the new run. Values
+    that every run learns from its own training people are not compared.
+    """
     settings_before = _preparation(before)
     settings = _preparation(now)
     differences = []
@@ -92,11 +96,11 @@ def _differences(before: Samples, now: Samples) -> list[str]:
 
 
 def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
-    """Return the run, or the folder of weights, that a member starts from.
+    """Return the folder of the weights from which member `number` of a run starts.
 
-    If the source is a run of members, member k starts from member k of the source, and both runs
-    must have the same number of members. If the source has one encoder, all members start from that
-    encoder.
+    `path` is ``training.init``. If `path` is a run of members, member k starts from member k of
+    that run, and both runs must have the same number of members. If `path` has one encoder, all
+    members start from that encoder.
     """
     folder = path.parent if path.name in (CONTRACT, WEIGHTS, MEMBERS) else path
     if not has_members(folder):
@@ -113,7 +117,7 @@ def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a run; for a member, the name is ``RUN/members/0``."""
+    """Return the name of a run's folder; for the folder of a member, ``RUN/members/0``."""
     resolved = folder.resolve()
     run = resolved.parent.parent
     if has_members(run):
@@ -174,7 +178,7 @@ def start_from(
 
 
 def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
-    """List the network settings that differ between earlier weights and a new run's encoder."""
+    """List, as text, the network settings that differ between earlier weights and an encoder."""
     problems = []
     for key in _OF_THE_NETWORK:
         before = getattr(earlier.settings, key)
@@ -185,7 +189,11 @@ def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
 
 
 def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderContract) -> bool:
-    """Take over the projection head of earlier weights; return False if layers differ."""
+    """Load the projection head of earlier weights into a model; return False if layers differ.
+
+    `folder` holds the earlier weights. Without a head there, or in the model, False is returned
+    too.
+    """
     if contract.head is None or not len(model.head.state_dict()):
         return False
     head = load_model(folder)[0].head
@@ -196,7 +204,10 @@ def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderCont
 
 
 def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
-    """Describe in words which weights of the encoder are taken over, for ``provenance.json``."""
+    """Describe in words which weights of the encoder are taken over, for ``provenance.json``.
+
+    `n_left` is the number of measures whose columns are left out.
+    """
     taken = "all weights"
     if n_left:
         taken += f" but those of {n_left} measures, which differ in nobody here or are not there"
@@ -206,7 +217,7 @@ def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:
-    """Load the initial weights stored in a run, so that resuming needs no ``training.init``."""
+    """Load initial weights stored in a run into `model`; resuming needs no ``training.init``."""
     kept, _ = load_model(folder / INITIAL)
     model.load_state_dict(kept.state_dict())
 
@@ -260,9 +271,10 @@ def _of_measures(
     measures: tuple[str, ...],
     problems: list[str],
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """Put the first layer's columns in the order of a run's measures; count left-out columns.
+    """Put the first layer's columns of earlier weights in the order of a run's `measures`.
 
-    Measures that the earlier weights lack are added to `problems`.
+    Return the weights and the number of columns that are left out. Measures of the run that the
+    earlier weights lack are added to `problems`, and the weights are returned unchanged.
     """
     before = contract.preprocessing.columns
     if not before:

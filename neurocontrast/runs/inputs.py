@@ -23,16 +23,16 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True)
 class Inputs:
-    """Table and transforms passed from Python, which replace the configuration's."""
+    """Table and transforms passed from Python to `pretrain`, in place of the configuration's."""
 
     participants: AnyTable | None = None
     transforms: Compose | None = None
-    """Preprocessing of a scan."""
+    """Preprocessing of a scan; None for the preprocessing of the configuration."""
     augment: Callable[..., Any] | None = None
-    """Random transforms that make the two views of a scan."""
+    """Random transforms that make the two views of a scan; None for section ``augment``."""
 
     def source(self, settings: Config) -> Source:
-        """Return the source of the samples of a configuration.
+        """Return the source that reads the samples of a run, with the user's table and transforms.
 
         Transforms from Python are refused for samples that are no scans.
         """
@@ -61,7 +61,7 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Mark the sections of a configuration that transforms from Python replace."""
+        """Return a configuration that marks the sections that transforms from Python replace."""
         changes: Json = {}
         # The source refuses them for other samples than scans.
         if self.transforms is not None and isinstance(settings.data, DataSettings):
@@ -72,7 +72,10 @@ class Inputs:
 
 
 def with_folder_of_init(settings: Config) -> Config:
-    """Replace a name of weights in ``training.init`` by the folder of the weights."""
+    """Return a configuration whose ``training.init`` is the path of a folder of weights.
+
+    A name of installed weights is replaced by their folder.
+    """
     init = settings.training.init
     if init is None:
         return settings
@@ -81,7 +84,7 @@ def with_folder_of_init(settings: Config) -> Config:
 
 
 def read_settings(config: AnyConfig | None, folder: Path, *, resumes: bool) -> Config:
-    """Read a configuration, by default that of the run in a folder.
+    """Return the checked `config`, or, for None, the configuration of the run in `folder`.
 
     A folder in which a run can neither begin nor continue is refused.
     """

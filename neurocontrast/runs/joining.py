@@ -51,7 +51,7 @@ from neurocontrast.runs.folder import (
 )
 
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
-"""Files of a member, beside its weights; checkpoints are not copied."""
+"""Files of a member that are copied into a joined run beside the weights; checkpoints are not."""
 _BRAINS = {"volumes": "scans", "measures": "regional measures"}
 """Kind of samples in ``encoder.json`` → words for messages."""
 
@@ -81,7 +81,7 @@ class RunToJoin:
         return self.provenance is not None and self.provenance.says_people
 
     def origin(self, number: int) -> str:
-        """Name the run that trained a member; ``OUTER/INNER`` if the run was joined before."""
+        """Name the run that trained member `number`; ``OUTER/INNER`` for a run joined before."""
         if self.record is None or self.record.joined is None:
             return self.name
         return f"{self.name}/{self.record.joined[number].run}"
@@ -210,7 +210,7 @@ def _check_different(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_transforms(runs: Sequence[RunToJoin]) -> None:
-    """Refuse unlike transforms from Python, since `embed` takes one list of transforms for all."""
+    """Refuse runs with unlike transforms from Python, since `embed` takes one list for all."""
     by_python = []
     for run in runs:
         if run.contracts[0].preprocessing.has("image_shape"):
@@ -275,7 +275,10 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
-    """Return ``provenance.json`` of a joined run: cohorts and training people of all its runs."""
+    """Return ``provenance.json`` of a joined run: cohorts and training people of all its runs.
+
+    `unknown` names the runs that do not record everybody on whom they were trained.
+    """
     provenances = list(filter(None, map(attrgetter("provenance"), runs)))
     of_runs = []
     for run in runs:

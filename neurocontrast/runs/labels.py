@@ -28,13 +28,16 @@ def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
 
 
 def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows of people on whom a probe was fitted, under any identifier."""
+    """Return a mask of the rows of a table whose subjects are among the recognised training people.
+
+    `people` are subjects of the table, recognised by their identifier or the content of their scan.
+    """
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Table of true labels as text, with the name of its file."""
+    """Table of people's true labels as text, for calibration, with the name of the table's file."""
 
     cells: pd.DataFrame
     source: str
@@ -45,7 +48,7 @@ class Labels:
 def read_labels(
     fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> Labels | None:
-    """Read true labels for calibration; None if no table of labels is passed.
+    """Read true labels of the target of a probe, for calibration; None if no table is passed.
 
     Probes of several classes are refused, and scans of which none has a site.
     """
@@ -71,7 +74,10 @@ def read_labels(
 
 
 def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
-    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained codes."""
+    """Read a table of true labels as text, decoded by its JSON file; refuse unexplained codes.
+
+    Codes are refused in the columns `targets` alone.
+    """
     people = read_people(table, ("participant_id", "session"))
     problems = Problems(place_of(table).name)
     for target in targets:
@@ -155,7 +161,11 @@ def _rows_of_people(tidy: pd.DataFrame) -> dict[str, npt.NDArray[np.intp]]:
 def _scans_of(
     row: Mapping[Hashable, str], rows: Mapping[str, npt.NDArray[np.intp]], tidy: pd.DataFrame
 ) -> npt.NDArray[np.intp]:
-    """Return the scans that a row of labels is for: one person's, in one session if stated."""
+    """Return the row numbers in `tidy` of the scans that a row of labels is for.
+
+    They are the scans of the row's participant; of one session only, if the table of labels has
+    sessions.
+    """
     of_person = rows.get(subject_label(row["participant_id"]), np.array([], dtype=int))
     if "session" not in row:
         return of_person

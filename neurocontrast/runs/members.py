@@ -57,7 +57,7 @@ def seed_of_member(seed: int, number: int) -> int:
 
 
 def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
-    """Decide the seed of each member of a new run, and the sites left out of each training."""
+    """Return ``members.json`` of a new run: the seed of each member, and its left-out sites."""
     n = settings.training.members
     seeds = tuple(map(partial(seed_of_member, settings.seed), range(n)))
     left_out = None
@@ -67,12 +67,12 @@ def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
 
 
 def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
-    """Divide the sites among members: each site is left out in the training of one member.
+    """Divide the sites among members; return the sites left out of each member's training.
 
-    Sites with a common person go to the same member, so that no person has scans both in the
-    training and at the left-out sites. Members leave out nearly equal numbers of people: groups of
-    sites are assigned from the largest to the smallest, each to the member with the fewest people
-    so far.
+    Each site is left out by one member. Sites with a common person go to the same member, so that
+    no person has scans both in the training and at the left-out sites. Members leave out nearly
+    equal numbers of people: groups of sites are assigned from the largest to the smallest, each to
+    the member with the fewest people so far.
     """
     source = cohort.source.name
     key = "training.members_leave: sites"
@@ -116,7 +116,10 @@ def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
 
 
 def _groups_of_sites(sites: pd.Series, subjects: pd.Series) -> list[tuple[list[str], int]]:
-    """Divide sites into groups without common people; the group with most people is first."""
+    """Divide sites into groups without common people, each with its number of people.
+
+    The group with most people is first; of equal groups, the first by name.
+    """
     codes, names = pd.factorize(sites, sort=True)
     people = pd.factorize(subjects)[0]
     labels = number_connected(codes, people)
@@ -133,10 +136,12 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 
 
 def start_of_member(settings: Config, number: int) -> Config:
-    """Set ``training.init`` of member k to member k of the run that the user names.
+    """Return a configuration in which member `number` of a run starts from ``training.init``.
 
-    Both runs must have the same number of members. If the named run has one encoder, every member
-    starts from that encoder.
+    If ``training.init`` names a run of members, the member starts from the member with the same
+    number, and both runs must have the same number of members. If the named run has one encoder,
+    every member starts from that encoder. Without ``training.init`` the configuration is returned
+    unchanged.
     """
     init = settings.training.init
     if init is None:

@@ -77,7 +77,8 @@ def sources_of(
 ) -> list[Brains]:
     """Return the source of samples for each network; equal preprocessing shares one source.
 
-    `what` is the beginning of the message that refuses networks of natural images.
+    `data` is section ``data`` of the configuration. `what` is the beginning of the message that
+    refuses networks of natural images.
     """
     sources = list[Brains]()
     prepared = list[str]()
@@ -109,7 +110,11 @@ def list_scans(
     images_root: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> tuple[list[Cohort], pd.DataFrame]:
-    """List the scans of a table by each network's source; return also the scans left out."""
+    """List the scans of a table for each network; return cohorts, and a table of scans left out.
+
+    A scan that one network cannot read is left out for all networks, if ``data.skip_unreadable`` is
+    set.
+    """
     listed = dict[int, Cohort]()
     tables = []
     warned = set[str]()

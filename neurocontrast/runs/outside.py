@@ -26,7 +26,10 @@ first."""
 
 @dataclass
 class Reasons:
-    """Reasons why each person is unlike the training people, and counts by kind of reason."""
+    """Reasons why each person is unlike the training people, and counts by kind of reason.
+
+    `find_reasons` makes one for the people of a table of predictions.
+    """
 
     texts: list[list[str]]
     counts: Counter[str] = field(default_factory=Counter)
@@ -74,7 +77,7 @@ def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
 
 
 def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
-    """Return the names of the measures that at least one of the encoders reads."""
+    """Return the names of the measures that at least one of the encoders with `contracts` reads."""
     columns = dict[str, None]()
     for contract in contracts:
         columns |= dict.fromkeys(contract.columns)
@@ -105,7 +108,7 @@ def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats)
 
 
 def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
-    """Add a reason for people who lack too many measures to be predicted, but not all."""
+    """Add to `reasons` each person who lacks too many measures to be predicted, but not all."""
     measures = predicted.incoming.cohort.measures
     if measures is None:
         return
@@ -119,7 +122,10 @@ def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons: Reasons) -> None:
-    """Add a reason for people whose age is outside of the age range of the training people."""
+    """Add to `reasons` each person whose age is outside of the age range of the training people.
+
+    `quantity` names the age in the text of the reason: stated or predicted.
+    """
     low, high = learned
     for row in np.flatnonzero((ages < low) | (ages > high)).tolist():
         reason = f"{quantity} {ages[row]:.1f} is outside of {low:g} to {high:g} years learned from"
@@ -127,7 +133,7 @@ def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons
 
 
 def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
-    """Add a reason for people with measures so far from the median that values are clipped."""
+    """Add to `reasons` each person with measures so far from the median that values are clipped."""
     contracts = predicted.incoming.contracts
     measures = predicted.incoming.cohort.measures
     rows = np.flatnonzero(predicted.embedded.good)
@@ -158,7 +164,7 @@ def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
-    """Add a reason for people whose program, or its version, no training person has."""
+    """Add to `reasons` each person whose program, or its version, no training person has."""
     measures = predicted.incoming.cohort.measures
     learned = set[str]()
     for contract in predicted.incoming.contracts:
@@ -179,5 +185,8 @@ def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _is_of(program: str, learned: set[str]) -> bool:
-    """Tell whether training people have a version of a program; ``FreeSurfer 6`` is any 6.x."""
+    """Tell whether `program`, with its version, is one of the programs of the training people.
+
+    The programs are `learned`; ``FreeSurfer 6`` there is any version 6.x.
+    """
     return any(program == name or program.startswith(f"{name}.") for name in learned)

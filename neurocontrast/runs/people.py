@@ -68,7 +68,11 @@ class WeightsFolder:
 
     @classmethod
     def load(cls, folder: Path, probes: Sequence[Path]) -> Self:
-        """Load probes of a folder; refuse a probe of several classes, and two of one target."""
+        """Load probes of a folder; refuse a probe of several classes, and two of one target.
+
+        `probes` are the folders of the probes. The result also has the age range and identities of
+        the encoder's training people.
+        """
         loaded = []
         for path in probes:
             loaded.append(WeightsProbe(path.name, load_probe(path), read_expected(path)))
@@ -92,7 +96,7 @@ class WeightsFolder:
 
     @property
     def fitted(self) -> dict[str, FittedProbe]:
-        """Fitted probes by the column that they predict."""
+        """Column that is predicted, such as ``age`` → the fitted probe that predicts the column."""
         of_targets = {}
         for probe in self.probes:
             of_targets[probe.fitted.target] = probe.fitted
@@ -117,11 +121,11 @@ class Predicted:
     recognised: dict[str, Recognised]
     """People in the table on whom each probe was fitted, by target."""
     learned_from: Recognised
-    """People on whom the encoder was trained."""
+    """People in the table on whom the encoder was trained."""
 
     @property
     def tidy(self) -> pd.DataFrame:
-        """Metadata of the people: identifiers, age, sex and site in the form of `evaluate`."""
+        """Metadata of the people: identifiers, age, sex and site, as `evaluate` names them."""
         return self.incoming.tidy
 
     def trained_on(self) -> npt.NDArray[np.bool_]:
@@ -132,7 +136,11 @@ class Predicted:
         return is_known
 
     def columns_of(self, probe: WeightsProbe, scores: Floats) -> pd.DataFrame:
-        """Return the columns of a probe in the table of people: scores, and classes if any."""
+        """Return the columns of a probe for the table of predictions: `scores`, and classes if any.
+
+        A probe of two classes has scores that are probabilities, and a class decided by them; a
+        probe of numbers has scores alone.
+        """
         columns = pd.DataFrame({probe.score: scores}, index=self.tidy.index)
         if probe.fitted.kind != "continuous":
             labels = np.array(probe.fitted.classes, dtype=object)
@@ -146,7 +154,10 @@ class Predicted:
 def predict_scores(
     weights: WeightsFolder, incoming: IncomingScans, embedded: EmbeddedScans, contents: pd.DataFrame
 ) -> Predicted:
-    """Apply all probes to people's features, and mark people who were in training."""
+    """Predict people by all probes, from their features, and recognise people who were in training.
+
+    `contents` has the identifier and the digest of the content of each scan.
+    """
     good = embedded.good
     scores = {}
     recognised = {}
@@ -161,7 +172,10 @@ def predict_scores(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Shift of the predictions of one target at each site, with the number of labelled people."""
+    """Shift of the predictions of one target at each site, with the number of labelled people.
+
+    `predict` makes one for each probe whose target has labels.
+    """
 
     probe: WeightsProbe
     by_site: Mapping[str, SiteShift]
@@ -187,11 +201,14 @@ class Calibration:
         return moved
 
     def lines(self) -> list[str]:
-        """Describe the shift of each site, and the error to expect, one line a site."""
+        """List one line for each site: the shift of its predictions, and their expected error."""
         return list(starmap(self._line, self.by_site.items()))
 
     def _line(self, site: str, shift: SiteShift) -> str:
-        """Describe the shift of a site, and the error to expect."""
+        """Describe in one line the shift of a site's predictions, and their expected error.
+
+        The error was measured at sites that the encoder and the probe were not trained on.
+        """
         n_people = shift.n_subjects
         if shift.shift is None:
             return (
@@ -213,7 +230,7 @@ class Calibration:
 
 
 def targets_of(calibrations: Sequence[Calibration]) -> set[str]:
-    """Return the targets with labels for calibration, even if no site had enough of them."""
+    """Return the targets that have labelled people, even if no site had enough to shift."""
     targets = set[str]()
     for calibration in calibrations:
         targets.add(calibration.target)

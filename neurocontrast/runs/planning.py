@@ -70,9 +70,9 @@ def make_plan(
 
 
 def complete_plan(plan: Plan, progress: Progress) -> Plan:
-    """Refuse analyses that the data do not allow, add models of voxels, and report the plan.
+    """Check an evaluation's analyses, add baseline models of voxels, and report the full plan.
 
-    Analyses are checked before voxels are read, which takes longer.
+    Analyses that the data do not allow are refused, before voxels are read, which takes longer.
     """
     check(plan, FINDINGS)
     plan = with_voxels(plan, progress)
@@ -87,7 +87,7 @@ def complete_plan(plan: Plan, progress: Progress) -> Plan:
 
 
 def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
-    """Plan the external test of a plan's probe on a table of other people."""
+    """Plan the external test of a plan's probe, on a table of embeddings of other people."""
     test = Embeddings.of(table, parameter="test")
     external = plan_external(
         plan, test.table, test.features, info=test.info, training_info=plan.info

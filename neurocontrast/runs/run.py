@@ -65,7 +65,7 @@ class OpenedRun:
     components: RunComponents | None = None
     """Data, network and loss; None where the run is finished."""
     skipped: list[str] = field(default_factory=list)
-    """Names of the scans that are left out."""
+    """Names of the scans that the run leaves out."""
 
     def for_others(self) -> Json:
         """Return, as JSON-ready values, how the first process opened the run, for all others."""
@@ -116,7 +116,7 @@ class Run:
     def create(
         cls, config: AnyConfig | None, out: str | os.PathLike[str], inputs: Inputs | None = None
     ) -> Self:
-        """Check a configuration for a run in an empty folder; nothing is written yet."""
+        """Return a run for an empty folder, with its configuration checked; nothing is written."""
         return cls._checked(config, Path(out), inputs or Inputs(), resumes=False)
 
     @classmethod
@@ -126,7 +126,7 @@ class Run:
         config: AnyConfig | None = None,
         inputs: Inputs | None = None,
     ) -> Self:
-        """Check that the run in a folder can continue, or that a run can begin there."""
+        """Return the run in a folder, to be continued, or begun if there is none, after checks."""
         return cls._checked(config, Path(out), inputs or Inputs(), resumes=True)
 
     @classmethod
@@ -150,7 +150,10 @@ class Run:
         )
 
     def components(self, cohort: Cohort | None = None, *, is_new: bool = True) -> RunComponents:
-        """Build data, network and loss, by default for all rows that the configuration selects."""
+        """Build data, network and loss of the run, by default for all rows that settings select.
+
+        `cohort` can hold fewer rows, such as the rows without unreadable scans.
+        """
         if cohort is None:
             cohort = self.read_cohort()
         return build_components(self.settings, cohort, self.source, is_new=is_new)
@@ -186,7 +189,7 @@ class Run:
         beside: Facts | None = None,
         **facts: Json,
     ) -> None:
-        """Save the trained encoders, each after its known answer, which finishes the run.
+        """Finish the run: save the known answer (``answer.json``) and the weights of each encoder.
 
         Parameters
         ----------
@@ -293,7 +296,10 @@ class Run:
         return opened
 
     def _cohort_if_there(self) -> Cohort | None:
-        """Read the table of a finished run if the table is still there."""
+        """Read the table of a finished run, without the scans that the run left out.
+
+        None if the file of the table is no longer there.
+        """
         table = self.source.table
         is_there = isinstance(table, pd.DataFrame) or (table is not None and Path(table).is_file())
         if not is_there:
@@ -303,7 +309,10 @@ class Run:
     def _begin(
         self, components: RunComponents, unlearnable: pd.DataFrame, progress: Progress
     ) -> OpenedRun:
-        """Prepare the scans of a new run, and write the first files."""
+        """Prepare the scans of a new run, write the first files, and return the opened run.
+
+        `unlearnable` is the table of people who were left out before, because of their measures.
+        """
         cohort = components.cohort
         skipped = NONE
         if self.source.skips:
@@ -323,7 +332,11 @@ class Run:
     def _write_start(
         self, components: RunComponents, skipped: pd.DataFrame, progress: Progress
     ) -> None:
-        """Write the scans left out, the first weights, ``provenance.json`` and ``config.yaml``."""
+        """Write the first files of the run: weights, ``provenance.json`` and ``config.yaml``.
+
+        Weights are written if the run starts from ``training.init``, and `skipped`, the table of
+        scans left out, if there are any.
+        """
         cohort = components.cohort
         facts = components.facts() | self.source.record(cohort) | {"n_skipped": len(skipped)}
         contents = components.source.contents(cohort, progress)
@@ -337,7 +350,10 @@ class Run:
         start_run(self.folder, self.settings, cohort, facts, contents=contents, earlier=people)
 
     def _continue(self, components: RunComponents, progress: Progress) -> OpenedRun:
-        """Prepare the scans of a continued run as they were prepared when the run began."""
+        """Prepare the scans of a continued run as they were prepared when the run began.
+
+        Return the opened run. A new number of epochs is written into ``config.yaml``.
+        """
         cohort = components.cohort
         self.source.check_unchanged(cohort, read_provenance(self.folder), self.folder)
         source = read_preprocessing(self.folder, components.source)
@@ -360,7 +376,7 @@ class Run:
             )
 
     def _follow(self, message: Mapping[str, object]) -> OpenedRun:
-        """Open, in another process, the run that the first process has opened."""
+        """Open the run in another process, as the `message` of the first process describes."""
         told = RunOfOthers.model_validate(message)
         if told.samples is None:
             return OpenedRun(told.is_new)

@@ -64,8 +64,9 @@ def leave_out_unlearnable(
 ) -> tuple[Cohort, pd.DataFrame]:
     """Leave out people whose measures cannot be used in training, with ``data.skip_unreadable``.
 
-    For a continued run all people of `cohort` are returned: people who were left out when the run
-    began are not in `cohort`.
+    Return the remaining people, and a table of the people who were left out. For a continued run
+    all people of `cohort` are returned: people who were left out when the run began are not in
+    `cohort`.
     """
     if not (source.skips and is_new):
         return cohort, NONE
@@ -75,7 +76,10 @@ def leave_out_unlearnable(
 def _without_failures(
     cohort: Cohort, failures: Mapping[int, str], progress: Progress
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Return the rows without a failure, and a table of the failed rows; warn of them."""
+    """Return a cohort without its failed rows, and a table of the failed rows; warn of them.
+
+    `failures` maps a row to the reason of failure. If all rows failed, `DataError` is raised.
+    """
     names = cohort.names()
     rows = [(names[row], " ".join(reason.split())) for row, reason in failures.items()]
     skipped = pd.DataFrame(rows, columns=["scan", "reason"], dtype=object)

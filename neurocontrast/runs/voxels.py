@@ -23,11 +23,11 @@ from neurocontrast.progress import Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 SPACING_MM = 4.0
-"""Voxel size of the scans for this baseline, unless scans are preprocessed as for the encoder."""
+"""Voxel size in mm of scans for the baseline of voxels, unless preprocessed as for the encoder."""
 SHAPE = (48, 57, 48)
 """Voxels of the box around the centre of a scan: 192 × 228 × 192 mm hold every usual template."""
 MAX_BYTES = 4 * 1024**3
-"""Largest memory in bytes for voxels (float32) and scalar products of scans (float64)."""
+"""Largest memory in bytes for the voxels (float32) and scalar products (float64) of all scans."""
 
 
 def with_voxels(plan: Plan, progress: Progress) -> Plan:
@@ -70,7 +70,11 @@ def _with_both(plan: Plan, model: ProbeModel) -> Plan:
 
 
 def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
-    """Return the image files of each scan; an empty list if absent files are allowed."""
+    """Return the image files of each scan of a plan, one file for each of `channels`.
+
+    Files are taken from the setting ``scans``, or else from the table of embeddings. Scans without
+    files are refused; but if no scan has files, and voxels are not `asked` for, the list is empty.
+    """
     table = plan.table
     if plan.settings.scans is not None:
         listed = read_cohort(plan.settings.scans, channels=channels)
@@ -156,9 +160,10 @@ def _read(
 def _choose_preprocessing(
     scans: list[tuple[str, ...]], plan: Plan, record: PreprocessingRecord
 ) -> Preprocessing:
-    """Return the preprocessing of scans for this baseline: at 4 mm, or as for the encoder.
+    """Return the preprocessing of scans for the baseline of voxels: at 4 mm, or as for the encoder.
 
-    Arrays without a header have no voxel size, and are read as for the encoder.
+    `record` is the encoder's preprocessing. Arrays without a header have no voxel size, and are
+    read as for the encoder.
     """
     as_encoder = plan.settings.voxels == "input"
     contract = record.content()
@@ -184,7 +189,10 @@ def _choose_preprocessing(
 def _read_scan(
     row: int, files: tuple[str, ...], how: Preprocessing
 ) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return the voxels of a scan, channel by channel, or an error that names no folder."""
+    """Return `row`, with the voxels of the scan in that row, channel by channel, or an error.
+
+    The text of the error names no folder.
+    """
     # An evaluation without scans does without torch.
     from neurocontrast.transforms.compose import load_volume
 

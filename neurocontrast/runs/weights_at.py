@@ -13,7 +13,7 @@ _PROBE = "probe.json"
 
 
 def probes_of(path: Path) -> tuple[Path, list[Path]] | None:
-    """Return a folder of weights and its probes; the path may be that of one probe.
+    """Return a folder of weights and the folders of its probes; `path` may be that of one probe.
 
     None is returned if the path is no folder of weights with probes. With the path of one probe,
     that probe alone is listed.
@@ -27,7 +27,7 @@ def probes_of(path: Path) -> tuple[Path, list[Path]] | None:
 
 
 def are_embeddings(place: str | os.PathLike[str] | pd.DataFrame) -> bool:
-    """Tell a table of embeddings, as `embed` writes, from scans and measures."""
+    """Tell whether `place` is a table of embeddings, as `embed` writes, not scans or measures."""
     if isinstance(place, pd.DataFrame):
         return "feature_0000" in place.columns
     path = Path(place)

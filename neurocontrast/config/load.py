@@ -168,7 +168,7 @@ def _content_of(config: Config) -> Json:
 
 
 def _absolute(path: str) -> str:
-    """Return an absolute path, ``~`` written out."""
+    """Return `path` as an absolute path, with the home folder in place of ``~``."""
     return str(Path(path).expanduser().absolute())
 
 

@@ -72,7 +72,7 @@ def _children_of_object(value: object) -> list[object]:
 
 
 def _children_of_node(node: object) -> list[object]:
-    """Return the keys and values of a YAML mapping, or the elements of a sequence."""
+    """Return keys and values of a YAML mapping, or elements of a sequence; a scalar has none."""
     if isinstance(node, yaml.MappingNode):
         return list(itertools.chain.from_iterable(node.value))
     if isinstance(node, yaml.SequenceNode):

@@ -67,7 +67,7 @@ class RunComponents:
 
     @property
     def training_subjects(self) -> list[str]:
-        """Subject identifier of each training scan."""
+        """Subject identifier of each training scan, in the order of the training rows in `data`."""
         return _subjects_of(self.cohort, self.data.training_rows)
 
     def facts(self) -> Json:

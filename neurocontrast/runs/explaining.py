@@ -268,7 +268,7 @@ def choose_for_each(
 
 @dataclass(frozen=True)
 class ScoreMeaning:
-    """Meaning of the explained score of a probe, such as the log-odds of a class."""
+    """Words for the probe score that `explain` explains, such as the log-odds of a class."""
 
     score: str
     positive: str | None = None

@@ -34,7 +34,7 @@ read_json = partial(reading.read_json, error=CheckpointError, remedy=_REMEDY)
 """Read a JSON object from a file of a run."""
 PROVENANCE = "provenance.json"
 INITIAL = "init"
-"""Folder with the weights of ``training.init`` that a run started from."""
+"""Folder within a run, with the weights of ``training.init`` that the run started from."""
 _OF_CONTENTS = ("pretraining_contents", "pretraining_contents_complete")
 """Keys of ``provenance.json`` about the content of scans, which earlier versions did not record."""
 UNKNOWN = "pretraining_unknown"
@@ -258,7 +258,10 @@ def describe_cohort(cohort: Cohort) -> RunCohort:
 
 
 def read_simulation(cohort: Cohort) -> SimulationRecord | None:
-    """Read the ``simulation.json`` next to a simulated cohort's table, if there is one."""
+    """Read the ``simulation.json`` next to a simulated cohort's table.
+
+    None if there is no such file, or if the cohort is not simulated.
+    """
     path = cohort.source.parent / "simulation.json"
     if not (cohort.simulated and path.is_file()):
         return None

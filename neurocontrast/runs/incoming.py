@@ -42,6 +42,8 @@ from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_be
 class EmbeddedScans:
     """Features of scans, and the reasons why other scans have no features.
 
+    `IncomingScans.embed` makes one, with all scans in the order of the table or folder.
+
     Parameters
     ----------
     features : array of shape (n, n_features)

@@ -24,7 +24,7 @@ from neurocontrast.runs.folder import INITIAL, find_provenance
 
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
 _OF_THE_INPUT = ("mean", "std")
-"""Buffers of an encoder that a new run measures on its training images.
+"""Buffers of an encoder, named here, that a new run measures on its training images.
 
 They are not taken over from earlier weights.
 """
@@ -227,8 +227,9 @@ def _adapted(
 ) -> tuple[dict[str, torch.Tensor], int]:
     """Fit earlier weights to an encoder's channels; return also the earlier number of channels.
 
-    Weights that do not fit are refused. The message also lists `problems`, the differences that the
-    caller has found before.
+    `tensors` is the state dict of the earlier weights, and the first value that is returned is the
+    fitted state dict. Weights that do not fit are refused. The message also lists `problems`, the
+    differences that the caller has found before.
     """
     drawn = encoder.state_dict()
     fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}

@@ -196,7 +196,7 @@ def _check_samples(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_different(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs with the same weights, which would count twice in the mean."""
+    """Refuse runs with the same weights, which would count twice in the mean of predictions."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for member, contract in zip(run.members, run.contracts, strict=True):

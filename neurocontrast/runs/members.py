@@ -52,7 +52,7 @@ from neurocontrast.seeds import derive_seed
 
 
 def seed_of_member(seed: int, number: int) -> int:
-    """Derive the seed of a member from the seed of the configuration."""
+    """Derive the seed of member `number` from `seed`, the seed of the configuration."""
     return derive_seed("member", seed, number)
 
 
@@ -194,7 +194,7 @@ def settings_of_member(settings: Config, record: MembersRecord, number: int) -> 
 
 
 def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
-    """Return ``data.where``, a selection of rows, with more sites left out."""
+    """Return ``data.where``, a selection of rows, with the sites in `left_out` left out too."""
     chosen = where.get("site", {"not": ()})
     if isinstance(chosen, Mapping):
         return {**where, "site": {"not": (*chosen["not"], *left_out)}}
@@ -273,7 +273,10 @@ def check_members(
 
 
 def _check_can_continue(folder: Path, settings: Config) -> None:
-    """Refuse to continue a run of members with another configuration than before."""
+    """Refuse to continue a run of members with a configuration unlike its ``config.yaml``.
+
+    Settings in `FREE_TO_DIFFER`, ``training.epochs`` and ``training.init`` may differ.
+    """
     before = load_config(folder / "config.yaml")
     ignored = (*FREE_TO_DIFFER, "training.epochs", "training.init")
     changes = differences(before, settings, ignore=ignored)

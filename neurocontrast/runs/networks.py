@@ -38,7 +38,7 @@ class RunNetwork:
 
 
 def load_networks(run: Path) -> list[RunNetwork]:
-    """Load the network of a run, or the network of each member."""
+    """Load the network of a run, or of each member of a run, with its ``encoder.json``."""
     networks = []
     for folder in members_of(run):
         encoder, contract = load_encoder(folder)

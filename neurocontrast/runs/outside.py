@@ -49,10 +49,11 @@ class Reasons:
 
 
 def percentiles_of(predicted: Predicted) -> Floats | None:
-    """Return each person's distance in features, as a percentile of training people's distances.
+    """Return how far each person's features lie from the training people, as a percentile.
 
-    Of several probes the largest percentile counts. None if no probe stores the distribution of its
-    training features.
+    A percentile of 99 says that 99 % of training scans are nearer to the mean of their site. Of
+    several probes the largest percentile counts. NaN for people without features; None if no probe
+    stores the distribution of its training features.
     """
     good = predicted.embedded.good
     features = predicted.embedded.features[good]
@@ -68,7 +69,7 @@ def percentiles_of(predicted: Predicted) -> Floats | None:
 
 
 def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
-    """Count the missing measures of each person, which medians replace; None for scans."""
+    """Count, for each person, missing measures, which training medians replace; None for scans."""
     columns = _columns_of(incoming.contracts)
     if incoming.cohort.measures is None or not columns:
         return None

@@ -182,7 +182,7 @@ class Calibration:
 
     @property
     def target(self) -> str:
-        """Column that the probe predicts."""
+        """Column that the probe predicts, such as ``age``."""
         return self.probe.fitted.target
 
     def record(self) -> dict[str, ShiftRecord]:

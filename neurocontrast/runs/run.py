@@ -223,7 +223,7 @@ class Run:
         progress.message(f"{self.folder}: finished.")
 
     def _fit_linear(self, components: RunComponents, progress: Progress) -> None:
-        """Fit a linear encoder in one pass, and save the encoder."""
+        """Fit the run's linear encoder to training samples in one pass, and save the encoder."""
         fitted = fit_components(
             components.model.encoder,
             components.data,
@@ -236,7 +236,7 @@ class Run:
     def _train_network(
         self, components: RunComponents, engine: Engine, *, resume: bool, progress: Progress
     ) -> None:
-        """Train the network in all processes, and save the encoder in the first."""
+        """Train the run's network in all processes, and save the encoder in the first process."""
         assert components.objective is not None
         assert components.sampler is not None
         state = ContrastiveState(
@@ -388,7 +388,7 @@ class Run:
 def read_cohort_of(
     settings: Config, source: Source, *, check_images: bool = True, skipped: Collection[str] = ()
 ) -> Cohort:
-    """Read the samples that ``data.where`` keeps, without samples that a run has skipped."""
+    """Read the samples of `source` that ``data.where`` keeps, without samples in `skipped`."""
     assert source.table is not None
     cohort = source.read_cohort(source.table, check_images=check_images).select(settings.data.where)
     return without(cohort, skipped) if skipped else cohort

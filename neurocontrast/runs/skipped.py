@@ -19,7 +19,7 @@ from neurocontrast.files import write_table
 from neurocontrast.progress import Progress
 
 SKIPPED = "skipped.tsv"
-"""Table of the scans that a run left out, with columns ``scan`` and ``reason``."""
+"""File with the table of scans that a run left out, with columns ``scan`` and ``reason``."""
 NONE = pd.DataFrame({"scan": [], "reason": []}, dtype=object)
 """Empty table, for runs that leave no scan out."""
 _N_SHOWN = 10

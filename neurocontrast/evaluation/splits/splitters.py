@@ -42,7 +42,7 @@ class Split:
 
     @property
     def named(self) -> str:
-        """Name of the split in messages."""
+        """Name of the split in messages: the site that is held out, or the fold that is tested."""
         if self.held_out_site:
             return f"site '{self.held_out_site}' is held out"
         return f"fold {self.fold} is tested"
@@ -263,7 +263,11 @@ def leave_site_out(
 
 
 def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
-    """Return each subject's fold: subjects, sorted by `keys`, ties at random, are dealt in turn."""
+    """Return each subject's fold: subjects, sorted by `keys`, are put into folds in turn.
+
+    A key has a value for each subject, such as the class; the first key counts most. Subjects with
+    equal keys are sorted at random.
+    """
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
     fold_of = np.empty(n, dtype=np.intp)
@@ -274,7 +278,10 @@ def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Gen
 def _deal_ordered(
     value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator
 ) -> Rows:
-    """Return each subject's fold: within site, neighbours in value get different folds."""
+    """Return each subject's fold: within site, neighbours in value get different folds.
+
+    `value_of` has each subject's value of the target, and `site_of` the number of the site.
+    """
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
     hands = [generator.permutation(n_folds) for _ in range(-(-n // n_folds))]
@@ -286,8 +293,8 @@ def _deal_ordered(
 def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> Floats:
     """Return one value a subject, in sorted order of subjects: the mean, or the rarest value.
 
-    A rare class that subjects have in addition to a common one, as converters do, is then spread
-    over folds too.
+    `owners` has the subject of each of `values`; with `average` the mean is taken. A rare class
+    that subjects have in addition to a common one, as converters do, is then spread over folds too.
     """
     codes = np.unique(owners, return_inverse=True)[1]
     if average:
@@ -299,9 +306,9 @@ def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> F
 
 
 def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
-    """Return the sites in groups of about equal numbers of scans.
+    """Return the sites in at most `n_groups` groups of about equal numbers of scans.
 
-    The largest sites come first, each into the emptiest group.
+    `sites` has the site of each scan. The largest sites come first, each into the emptiest group.
     """
     names, sizes = np.unique(sites.astype(str), return_counts=True)
     groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
@@ -313,7 +320,11 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
 
 
 def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, Texts]:
-    """Return the subject and the site of each row; `NO_SITE` for a row without a site."""
+    """Return subject and site of each row from the `groups` and `sites` that a splitter was given.
+
+    The site is `NO_SITE` for a row without one; a row without a subject is refused. `splitter` is
+    the splitter's name in messages.
+    """
     if (
         sites is None
         and isinstance(groups, pd.DataFrame)
@@ -342,7 +353,10 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
-    """Return subjects and sites; a single column of `groups` is sites, each row then a subject."""
+    """Return `groups` and `sites`; a single column of `groups` is read as sites.
+
+    Each row is then a subject of its own. A column of subjects is refused.
+    """
     column = np.asarray(groups, dtype=object)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     if sites is not None or column.ndim != 1:
@@ -387,7 +401,10 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
 
 
 def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> str | None:
-    """Return why training rows of a split cannot teach the target; None if they can."""
+    """Return why training rows of a split cannot teach the target; None if they can.
+
+    `owners` has the subject of each row of the table.
+    """
     people = owners[split.train]
     values = target.values[split.train]
     if target.kind == "continuous":

@@ -147,7 +147,7 @@ class Reference:
 
 
 def training_reference(plan: Plan) -> Reference | str | None:
-    """Learn the distribution of the scans that the probe of a plan is fitted on.
+    """Return the distribution of the scans that the probe of a plan is fitted on.
 
     Return the reason as text where no distribution can be learned, and None with
     ``outlyingness=false``.
@@ -181,7 +181,7 @@ def fit_distribution(
 ) -> tuple[TrainingDistribution, Floats]:
     """Learn the distribution of training scans, and each scan's distance (n,) from other subjects.
 
-    Subjects are dealt to five parts, and a scan is measured by the distribution of the four parts
+    Subjects are put into five parts, and a scan is measured by the distribution of the four parts
     without its subject. If `distances` were measured before, no scan is measured again; `n_axes` is
     the number of axes along which they were measured.
     """
@@ -244,8 +244,9 @@ def count_outside(
 ) -> tuple[dict[str, Any], list[Notice]]:
     """Count scans above a percentile of the training scans' distances, in all and by site.
 
-    Return a warning as well if more scans are above than expected by chance. Scans without a
-    percentile are not counted.
+    `percentiles` has the percentile of each scan, NaN if none was measured; such scans are not
+    counted. `threshold` is the percentile to be above. Return the counts, and a warning if more
+    scans are above than expected by chance.
     """
     values = np.asarray(percentiles, dtype=float)
     measured = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()

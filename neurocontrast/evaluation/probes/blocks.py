@@ -103,7 +103,7 @@ def standardised_blocks(design: Design, train: Rows, test: Rows) -> Standardised
 
 
 def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
-    """Multiply training and test rows of each block with its training rows: inner products."""
+    """Return inner products of each block's training and test rows with its training rows."""
     of_train = []
     of_test = []
     for x_train, x_test in zip(train, test, strict=True):

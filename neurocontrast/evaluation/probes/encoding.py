@@ -124,7 +124,10 @@ def _columns_in(table: pd.DataFrame, *, numbers: bool) -> list[Any]:
 
 
 def _finite(table: pd.DataFrame) -> Floats:
-    """Return columns of numbers, infinity as missing; text is read cell by cell."""
+    """Return a table of covariates as numbers (n, p), with NaN for missing and infinite cells.
+
+    Text is read cell by cell.
+    """
     if not all(map(is_numeric_dtype, table.dtypes)):
         scans = list(table.index)
         table = table.apply(lambda cells: numbers_of(str(cells.name), cells, names=scans))

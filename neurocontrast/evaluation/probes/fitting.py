@@ -60,7 +60,7 @@ class FitContext:
     settings: EvaluationSettings
     seed: int
     sites: Texts | None = None
-    """Site of each scan, for inner folds that leave sites out; None: inner folds are dealt."""
+    """Site of each scan, for inner folds that leave sites out; None: folds at random."""
 
 
 def fit_probe(
@@ -214,8 +214,9 @@ def _shares(target: Target, train: Rows) -> Floats:
 def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
     """Return predicted numbers, or probabilities or decision values by classes of the target.
 
-    `own` is the name of the user's estimator, whose exceptions become an `EstimatorError`. For a
-    built-in probe `own` is "", and exceptions are raised unchanged, as mistakes in code.
+    `model` is a fitted estimator, and `x` has the features of the test rows. `own` is the name of
+    the user's estimator, whose exceptions become an `EstimatorError`. For a built-in probe `own` is
+    "", and exceptions are raised unchanged, as mistakes in code.
     """
     try:
         outputs = _outputs(model, target, x)
@@ -234,7 +235,7 @@ def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
 
 
 def _outputs(model: Any, target: Target, x: Floats) -> Floats:
-    """Ask an estimator for numbers, probabilities or decision values of rows."""
+    """Return numbers, probabilities or decision values that an estimator predicts of rows `x`."""
     if target.kind == "continuous":
         return np.asarray(model.predict(x), dtype=float)
     if gives_probabilities(model):
@@ -245,9 +246,10 @@ def _outputs(model: Any, target: Target, x: Floats) -> Floats:
 
 
 def _by_class(model: Any, target: Target, outputs: Floats, *, own: str) -> Floats:
-    """Return scores in the order of the target's classes; of two classes the positive one's.
+    """Return an estimator's outputs as scores in the order of the target's classes.
 
-    A class that training lacked gets probability 0, or the lowest decision value.
+    Of two classes, only the positive one's scores (n,) are returned. A class that training lacked
+    gets probability 0, or the lowest decision value.
     """
     if outputs.ndim == 1:
         if target.kind == "binary":

@@ -60,7 +60,10 @@ class Search:
         return len(self.grid) * len(self.widths)
 
     def middle(self, weight: float | None) -> Choice:
-        """Return the middle of the grid, which is taken where no inner fold can be made."""
+        """Return the middle of the grid and of the widths, taken where no inner fold can be made.
+
+        The `weight` of blocks is passed on.
+        """
         strength = sorted(self.grid)[len(self.grid) // 2]
         return Choice(strength, self.widths[len(self.widths) // 2], weight)
 
@@ -136,7 +139,10 @@ class Losses:
 
 
 def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
-    """Choose the penalty, and the width of a kernel, on inner folds."""
+    """Return the penalty, and the width of a kernel, with the least mean loss on inner folds.
+
+    `pairs` are the inner folds, and `values` has the target of all rows.
+    """
     matrices = []
     for fit, tried in pairs:
         x = standardised(design, fit, tried)
@@ -221,7 +227,10 @@ def expand(train: Floats, test: Floats, width: float | None) -> tuple[Floats, Fl
 
 
 def _loss(model: Any, x: Floats, y: Labels) -> float:
-    """Return the squared error of a regressor, or the log-loss of a classifier."""
+    """Return the mean squared error of a fitted regressor, or the log-loss of a classifier.
+
+    `x` and `y` are the features and labels of the rows to try the fit on.
+    """
     if is_regressor(model):
         return float(((model.predict(x) - y) ** 2).mean())
     likely = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]

@@ -168,7 +168,7 @@ class Residualiser(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Fit the features on the covariates by least squares."""
+        """Regress features on the covariates in `side` by least squares; keep the coefficients."""
         if not len(self.covariates):
             return
         covariates = self.encode_covariates(side, self.covariates, fit=True)
@@ -177,7 +177,7 @@ class Residualiser(SideColumnTransformer):
         self.coef_ = np.linalg.lstsq(covariates - self.centre_, x - x.mean(axis=0), rcond=None)[0]
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return the features without the effect of the covariates."""
+        """Return the features without the effect of the covariates in `side`, as estimated."""
         if not len(self.covariates):
             return x
         return x - (self.encode_covariates(side, self.covariates) - self.centre_) @ self.coef_
@@ -337,7 +337,7 @@ class ComBat(SideColumnTransformer):
 def _describe_unlearned(
     sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
 ) -> str:
-    """Name the sites that ComBat has not learned, with numbers of rows, and the learned sites."""
+    """Return a sentence: sites that ComBat has not learned, with row counts, and learned sites."""
     subject = f"site '{unknown[0]}' has"
     if len(unknown) > 1:
         counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]
@@ -352,7 +352,7 @@ def _describe_unlearned(
 
 
 def _posterior(standard: Floats) -> tuple[Floats, Floats]:
-    """Estimate posterior shift and variance of one site's standardised features.
+    """Estimate posterior shift and variance (p,) of one site's standardised features (n, p).
 
     Johnson et al. (2007), section 3.2.
     """

@@ -16,6 +16,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
 Pairs = Sequence[tuple[Rows, Rows]]
+"""Pairs of parts of the training rows: rows to fit on, and rows to try a penalty on."""
 
 MIN_INNER_SITES = 2
 MAX_INNER_SITES = 10
@@ -26,7 +27,7 @@ fewer subjects says little."""
 PARTS_OF_TRAIN = 5
 """Number of parts of the training rows, one of which is validation if a split column has none."""
 FEW_PER_INNER_FOLD = 5
-"""Fewest subjects of the smallest class, per inner fold, with which subjects are dealt at random;
+"""Fewest subjects of the smallest class, per inner fold, with which subjects are put in folds at random;
 with fewer, each class is spread evenly over the inner folds."""
 
 

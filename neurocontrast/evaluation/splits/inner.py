@@ -27,8 +27,8 @@ fewer subjects says little."""
 PARTS_OF_TRAIN = 5
 """Number of parts of the training rows, one of which is validation if a split column has none."""
 FEW_PER_INNER_FOLD = 5
-"""Fewest subjects of the smallest class, per inner fold, with which subjects are put in folds at random;
-with fewer, each class is spread evenly over the inner folds."""
+"""Fewest subjects of the smallest class, per inner fold, with which folds are made at random; with
+fewer, each class is spread evenly over the inner folds."""
 
 
 def penalty_folds(

@@ -254,7 +254,10 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 
 
 def top_hits(truth: Labels, scores: Floats) -> Floats:
-    """Return 1 for rows with the true class among the `TOP` likeliest, shares where scores tie."""
+    """Return 1 for rows with the true class among the `TOP` likeliest, shares where scores tie.
+
+    Other rows get 0. `scores` is (n, n classes).
+    """
     of_truth = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
     above = (scores > of_truth).sum(axis=1)
     tied = (scores == of_truth).sum(axis=1)
@@ -279,7 +282,7 @@ def decide(
 
 
 def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> str | None:
-    """Return why some metrics of scans with this truth are undefined; None if all are defined."""
+    """Return why some metrics are undefined for the true values `truth`; None if none is."""
     if kind == "continuous":
         if len(truth) < 2:
             return "one scan: R², correlations and slopes need two"

@@ -359,7 +359,7 @@ def _check_finite(table: pd.DataFrame, name: str, option: str) -> None:
 
 
 def _is_decimal(cell: str) -> bool:
-    """Tell whether a cell is a number with a point or a comma."""
+    """Tell whether a cell is a number, with a point, with a comma in its place, or whole."""
     return number_of(cell.replace(",", ".")) is not None
 
 

@@ -214,7 +214,7 @@ class EvaluationSettings(Settings):
 
 
 def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
-    """Return the name of the built-in probe: as set, or by the kind of target."""
+    """Return the name of the built-in probe: as the settings say, or by the kind of target."""
     if settings.probe in PROBES:
         return settings.probe
     if kind == "continuous":

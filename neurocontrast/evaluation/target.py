@@ -91,7 +91,7 @@ class Target:
         )
 
     def subset(self, rows: Rows) -> Target:
-        """Return the target of some rows, with all classes, also classes without a row."""
+        """Return the target of the scans in `rows`, with all classes, also such without a row."""
         return replace(self, values=self.values[rows])
 
 
@@ -141,7 +141,11 @@ def read_target(
 def encode_target(
     table: pd.DataFrame, like: Target, *, parameter: str
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Encode another table's target by the classes of `like`; tell which rows have a target."""
+    """Encode another table's target by the classes of `like`; tell which rows have a target.
+
+    Rows without a value are not in the target; a class that `like` lacks is refused. `parameter`
+    names the table in messages.
+    """
     if like.name not in table:
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the "

@@ -43,7 +43,10 @@ Predictions = dict[str, OutOfFold]
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
-    """Join predictions, one for each split, in arrays over all scans of the target."""
+    """Join predictions, one for each split, in arrays over all scans of the target.
+
+    The arrays have a row for each repeat of the splits.
+    """
     n = len(target.values)
     n_repeats = 1 + max(split.repeat for split in splits)
     shape: tuple[int, ...] = (n_repeats, n)

@@ -110,7 +110,7 @@ class FittedProbe(BaseModel):
 
     @property
     def people(self) -> KnownPeople:
-        """The people that the probe was fitted on."""
+        """Digests of the people that the probe was fitted on, and of their scans."""
         return KnownPeople(self.trained_on, self.trained_contents, self.contents_complete)
 
     @property
@@ -148,7 +148,10 @@ class FittedProbe(BaseModel):
     def check_encoder(
         self, digest: str | None, n_features: int, *, place: str, what: str = "the probe"
     ) -> str | None:
-        """Refuse features of another encoder than the probe's; warn where no encoder is named."""
+        """Refuse features of another encoder than the probe's; return a warning if none is named.
+
+        `digest` is that of the features' encoder, None if unknown.
+        """
         return check_same_encoder(
             self.encoder,
             digest,

@@ -129,7 +129,10 @@ def describe_splits(
 def _describe_fixed(
     column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
 ) -> FixedSplit:
-    """Describe the fixed split that a column gives: size and use of train, validation and test."""
+    """Describe the fixed split that a column gives: size and use of train, validation and test.
+
+    The description is for ``evaluation.json``; `n_twins` test rows are copies of training rows.
+    """
     parts = parts_of(split)
     sizes = {}
     n_pretrained: dict[str, int | None] = dict.fromkeys(parts)

@@ -288,10 +288,10 @@ def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
 
 
 def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of classes of different age.
+    """Warn of classes whose subjects differ in age.
 
-    Of two classes the means are compared: a rare class explains little variance, however far its
-    mean is from the other.
+    `people` has one row a subject. Of two classes the means are compared: a rare class explains
+    little variance, however far its mean is from the other.
     """
     has_age = people["age"].notna().to_numpy()
     ages = people["age"].to_numpy()[has_age]
@@ -318,7 +318,7 @@ def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
 
 
 def _look_at_sex(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of classes with different shares of the sexes."""
+    """Warn of classes whose subjects have different shares of the sexes."""
     sexes = np.array([sex or "" for sex in cell_texts(people["sex"])])
     has_sex = sexes != ""
     if target.name == "sex" or not has_sex.any():

@@ -330,7 +330,10 @@ def _listed(blocks: Sequence[Block]) -> str:
 
 
 class Matrices(NamedTuple):
-    """Standardised features of training and test rows; scaler and axes of the training rows."""
+    """Standardised features of training and test rows; scaler and axes of the training rows.
+
+    `axes` is None unless features outnumber the training rows.
+    """
 
     train: Floats
     test: Floats

@@ -139,7 +139,10 @@ def import_estimator(path: str) -> BaseEstimator:
 
 
 def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
-    """Return an estimator from an instance, a class, or a function without arguments."""
+    """Return a fresh estimator made from an instance, a class, or a function without arguments.
+
+    `source` names the `maker` in messages.
+    """
     try:
         estimator = maker
         if isinstance(maker, type) or (callable(maker) and not hasattr(maker, "fit")):

@@ -151,7 +151,11 @@ def fit_and_predict(
     *,
     estimator: Probe | BaseEstimator | None = None,
 ) -> Prediction:
-    """Fit a probe and predict; with several encoders, fit one probe to each and average scores."""
+    """Fit a probe to the training rows of a split, and predict the split's test rows.
+
+    With a design for each of several encoders of a run, a probe is fitted to each, and the scores
+    are averaged.
+    """
     if not isinstance(design, MemberDesign):
         return fit_probe(design, target, split, context, estimator=estimator)[0]
     predictions = []
@@ -196,7 +200,11 @@ def average_members(
 def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return decisions from scores, and for two classes the threshold of a positive decision."""
+    """Return decisions from scores, and for two classes the threshold of a positive decision.
+
+    With the setting ``threshold=prevalence``, the threshold is the positive share of the training
+    rows `train`.
+    """
     by_share = settings.threshold == "prevalence" and target.kind != "continuous"
     shares = _shares(target, train) if by_share else None
     if target.kind != "binary":
@@ -207,7 +215,7 @@ def decide_scores(
 
 
 def _shares(target: Target, train: Rows) -> Floats:
-    """Return the share of each class in the training rows."""
+    """Return the share (n classes,) of each class of the target in the training rows."""
     return np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
 
 

@@ -68,7 +68,7 @@ class Search:
         return Choice(strength, self.widths[len(self.widths) // 2], weight)
 
     def estimator(self, strength: float) -> Any:
-        """Return the estimator with a penalty, not fitted."""
+        """Return a clone of the probe's estimator with the penalty `strength`, not fitted."""
         return clone(self.model).set_params(**{self.probe.strength: strength})
 
 
@@ -106,7 +106,7 @@ class Losses:
         return self._of[index]
 
     def lowest(self) -> int:
-        """Return the position of the penalty with the least loss, the first of equals.
+        """Return the grid position of the penalty with the least loss, the first of equals.
 
         The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
         """
@@ -120,7 +120,7 @@ class Losses:
         return int(np.argmin(losses))
 
     def lowest_near(self, start: int) -> int:
-        """Move along the grid from a start as long as the loss falls, and return the last position.
+        """Move along the grid from `start` as long as the loss falls, and return the last position.
 
         Stronger penalties are tried first, and taken where the loss is the same.
         """
@@ -159,9 +159,10 @@ def choose_weight(
 ) -> Choice:
     """Choose the weight of two blocks of features together with penalty and width, on inner folds.
 
-    Blocks are standardised once an inner fold. All penalties are tried with the first weight. With
-    every other weight, the search starts at the best penalty of the nearest weight, and goes on as
-    long as the loss falls.
+    `designs` has the features for each weight, and `pairs` are the inner folds. Blocks are
+    standardised once an inner fold. All penalties are tried with the first weight. With every other
+    weight, the search starts at the best penalty of the nearest weight, and goes on as long as the
+    loss falls.
     """
     blocks = []
     for fit, tried in pairs:
@@ -198,6 +199,7 @@ def _inner_folds(
 ) -> list[InnerFold]:
     """Return features and labels of the inner folds, with features expanded by a kernel.
 
+    `matrices` has the features of each inner fold in `pairs`, and `values` the target of all rows.
     Without a `width`, features are not expanded.
     """
     folds = []

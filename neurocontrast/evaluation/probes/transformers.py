@@ -44,7 +44,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     """Names of the parameters that name a side column, or several side columns."""
 
     def side_columns(self) -> tuple[Column, ...]:
-        """Return the columns, such as site and covariates, that are adjusted for."""
+        """Return the side columns that the parameters name, such as site and covariates."""
         columns: list[Column] = []
         for parameter in self.side_parameters:
             named = getattr(self, parameter)
@@ -55,11 +55,11 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return tuple(columns)
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Learn the adjustment from features (n, p) and side columns."""
+        """Learn the adjustment from the features (n, p) and side columns of training rows."""
         raise NotImplementedError
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return adjusted features (n, p)."""
+        """Return features (n, p) adjusted by their side columns, as `estimate` has learned."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None) -> Any:  # noqa: ARG002
@@ -291,7 +291,11 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Harmonise features to the average site; scans of a site not in training are unchanged."""
+        """Harmonise features to the average site by the shift and spread that `estimate` learned.
+
+        Rows of a site that was not learned are refused, or with ``handle_unknown="ignore"``
+        unchanged.
+        """
         if self.site is None:
             return x
         sites = self._names_of(side)

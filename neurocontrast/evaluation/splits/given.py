@@ -185,7 +185,10 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
 
 
 def describe_splitter(cv: Any) -> str:
-    """Describe a splitter by its repr, or by its class if the repr has a memory address."""
+    """Return text for a splitter `cv`: its repr, or its class if the repr has a memory address.
+
+    Pairs of training and test rows in place of a splitter are described in words.
+    """
     if not hasattr(cv, "split"):
         return "pairs of training and test rows"
     expression = repr(cv)
@@ -396,7 +399,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings about classes that are never tested, and about missing validation rows."""
+    """Yield warnings about classes that no test row has, and about missing validation rows."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:

@@ -1,4 +1,4 @@
-"""Deal folds evenly over classes and sites, or hold sites out, with subjects kept together."""
+"""Make folds with equal shares of classes and sites, or hold sites out; subjects stay whole."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
     ) -> int:
-        """Return the number of folds times that of repeats."""
+        """Return the number of splits: folds times repeats."""
         del X, y, groups, sites
         return int(self.n_splits * self.n_repeats)
 
@@ -182,7 +182,7 @@ class LeaveSiteOut(BaseCrossValidator):
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
     ) -> int:
-        """Return the number of sites."""
+        """Return the number of sites in `groups` or `sites`, each of which is held out once."""
         del X, y
         return len(
             set(subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)[1])
@@ -230,7 +230,7 @@ def stratified(
 def leave_site_out(
     sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]
 ) -> list[Split]:
-    """Return the numbered splits of `LeaveSiteOut`, each with its site.
+    """Return the numbered splits of `LeaveSiteOut`, each with its held-out site.
 
     `names` are of the scans, for messages.
     """
@@ -372,7 +372,10 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
-    """Return a split's rows by the keys ``train``, ``validation`` and ``test``."""
+    """Return the rows of a split's parts by the keys ``train``, ``validation`` and ``test``.
+
+    ``train`` lacks the rows of ``validation``, which are empty in cross-validation.
+    """
     validation = split.validation
     if validation is None:
         validation = np.empty(0, dtype=np.intp)
@@ -428,7 +431,11 @@ def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_])
 
 
 def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> None:
-    """Refuse more folds than the smallest class, or a continuous target's cohort, has subjects."""
+    """Refuse `n_folds` folds for too few subjects of a class, or of a continuous target.
+
+    A class needs one subject for each fold, and two in every training fold; a continuous target
+    needs two subjects for each fold.
+    """
     owners = np.asarray(subjects, dtype=object).astype(str)
     if target.kind == "continuous":
         n = len(set(owners))

@@ -51,7 +51,10 @@ def make_kernel(plan: Plan) -> ProbeModel | None:
 
 
 def make_second(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return a kernel model of a linear baseline's features; None with the user's own estimator."""
+    """Return a kernel model of a linear baseline's features; None with the user's own estimator.
+
+    `first` is the linear baseline.
+    """
     if plan.estimator is not None or first.baseline is None:
         return None
     design = first.design

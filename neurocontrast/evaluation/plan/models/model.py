@@ -85,7 +85,7 @@ class Model:
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
     ) -> EstimatorSection:
-        """Describe the estimator as the section ``probe`` of ``evaluation.json`` does."""
+        """Describe the model's estimator as the section ``probe`` of ``evaluation.json`` does."""
         raise NotImplementedError
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:

@@ -45,11 +45,15 @@ class Scored:
     weights: Floats
 
     def mean(self, values: Floats) -> Floats:
-        """Return the weighted mean of values (n,)."""
+        """Return the mean (n resamples,) of values (n,), with each row of `weights` as weights."""
         return self.weights @ values / self.weights.sum(axis=1)
 
     def share(self, of: Floats) -> Floats:
-        """Return the weighted share of right decisions among scans with 1 in a 0/1 column (n,)."""
+        """Return the share (n resamples,) of right decisions among scans that `of` marks with 1.
+
+        `of` is a column (n,) of 0 and 1. Columns of all classes (n, n classes) give shares (n
+        resamples, n classes).
+        """
         hits = (self.decisions == self.truth).astype(float)
         return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (
             self.weights @ of
@@ -62,7 +66,7 @@ class Scored:
 
     @cached_property
     def members(self) -> Floats:
-        """One-hot classes of the scans (n, n classes)."""
+        """True class of each scan, one-hot (n, n classes)."""
         return np.eye(self.scores.shape[1])[self.truth.astype(int)]
 
     @cached_property
@@ -71,7 +75,10 @@ class Scored:
         return self.share(self.members)
 
     def over_classes(self, metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
-        """Return a metric's mean over present classes, each against the rest; NaN for one class."""
+        """Return a metric's mean over present classes, each against the rest; NaN for one class.
+
+        `metric` is a function of a 0/1 column of true classes, scores and weights.
+        """
         of_classes = [
             metric(member, self.scores[:, code], self.weights)
             for code, member in enumerate(self.members.T)
@@ -218,7 +225,11 @@ def compute_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return every metric of a kind of target, or the named metrics."""
+    """Compute metrics of scores against the truth; return values (n resamples,) by metric name.
+
+    All metrics of the kind of target are computed, or those in `names`. Without `weights` every
+    scan counts once, in a single resample; without `decisions`, `decide` makes them of the scores.
+    """
     usual = metric_names(kind, scores.shape[1] if kind == "multiclass" else 0)
     wanted = set(usual) if names is None else {*usual, *ON_REQUEST[kind]} & set(names)
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
@@ -235,12 +246,18 @@ def compute_metrics(
 
 
 def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
-    """Return the names of the metrics of a target, in the order in which they are written."""
+    """Return the names of the metrics of a kind of target, in the order of ``evaluation.json``.
+
+    `n_classes` is the number of the target's classes, for metrics that need many.
+    """
     return tuple(name for name in METRICS[kind] if name != "top5_accuracy" or n_classes > TOP)
 
 
 def top_hits(truth: Labels, scores: Floats) -> Floats:
-    """Return 1 for rows with the true class among the `TOP` likeliest, shares where scores tie."""
+    """Return 1 for rows with the true class among the `TOP` likeliest, shares where scores tie.
+
+    Other rows get 0. `scores` is (n, n classes).
+    """
     of_truth = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
     above = (scores > of_truth).sum(axis=1)
     tied = (scores == of_truth).sum(axis=1)
@@ -250,9 +267,10 @@ def top_hits(truth: Labels, scores: Floats) -> Floats:
 def decide(
     kind: Kind, scores: Floats, *, threshold: float | str = 0.5, shares: Floats | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return class codes: by the threshold for two classes, the likeliest class for several.
+    """Return each scan's class code from scores: by threshold for two classes, else the likeliest.
 
     With `shares`, the class with the largest ratio of probability to share in training is chosen.
+    Codes are 0 for a continuous target.
     """
     if kind == "continuous":
         return np.zeros(len(scores), dtype=np.int64)
@@ -264,7 +282,7 @@ def decide(
 
 
 def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> str | None:
-    """Return why some metrics of scans are undefined; None if all metrics can be defined."""
+    """Return why some metrics are undefined for the true values `truth`; None if none is."""
     if kind == "continuous":
         if len(truth) < 2:
             return "one scan: R², correlations and slopes need two"
@@ -302,7 +320,10 @@ def finite_or_none(value: float) -> float | None:
 
 
 def _auc(truth: Floats, scores: Floats, weights: Floats, folds: Rows | None = None) -> Floats:
-    """Return the share of pairs ranked rightly; with `folds`, of pairs of the same fold."""
+    """Return the share (n resamples,) of pairs, positive and negative, that scores rank rightly.
+
+    Equal scores count half. With `folds`, only pairs of scans of the same fold count.
+    """
     groups = [np.arange(len(truth))]
     if folds is not None:
         groups = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
@@ -320,7 +341,7 @@ def _auc(truth: Floats, scores: Floats, weights: Floats, folds: Rows | None = No
 
 
 def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats:
-    """Return the average precision of scores; NaN where all scans are positive."""
+    """Return the average precision (n resamples,) of scores; NaN where all scans are positive."""
     order, starts = _ties(-scores)
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
@@ -344,20 +365,26 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
 
 
 def _correlation(a: Floats, b: Floats, weights: Floats) -> Floats:
-    """Return the weighted Pearson correlation of two variables."""
+    """Return the weighted Pearson correlation (n resamples,) of two variables."""
     deviations_a, variance_a = _deviations(a, weights)
     deviations_b, variance_b = _deviations(b, weights)
     return (weights * deviations_a * deviations_b).sum(axis=1) / np.sqrt(variance_a * variance_b)
 
 
 def _error_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
-    """Return the slope of the error (predicted − true) on the true value, by least squares."""
+    """Return the slope (n resamples,) of the error (predicted − true) on the true value.
+
+    The slope is fitted by least squares.
+    """
     deviations, squares = _deviations(truth, weights)
     return (weights * deviations * (scores - truth)).sum(axis=1) / squares
 
 
 def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return deviations from the weighted mean, and their sum of squares; NaN for a constant."""
+    """Return deviations of values from their weighted mean, and the weighted sum of squares.
+
+    The sum is NaN in a resample in which the values do not vary.
+    """
     deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(
         axis=1, keepdims=True
     )
@@ -374,7 +401,10 @@ def _ties(values: Floats) -> tuple[Rows, Rows]:
 
 
 def _mean_of_present(values: list[Floats]) -> Floats:
-    """Return the mean over classes (n resamples,), without classes that a resample lacks."""
+    """Return the mean over classes (n resamples,), without classes that a resample lacks.
+
+    `values` has a metric (n resamples,) for each class, NaN where a resample lacks the class.
+    """
     stacked = np.array(values)
     present = np.isfinite(stacked)
     return np.where(present, stacked, 0).sum(axis=0) / present.sum(axis=0)
@@ -422,7 +452,8 @@ def _fit(
 ) -> Floats:
     """Fit a logistic regression of class on regressors (n, k) for each resample of the scans.
 
-    Returns coefficients (n resamples, k), NaN without convergence. `basis` holds the regressors.
+    Return coefficients (n resamples, k): NaN without convergence, and in resamples that `fits` does
+    not mark. `basis` holds the regressors; `offset` is added to the log-odds.
     """
     coefficients = np.full((len(weights), basis.shape[1]), np.nan)
     rows = np.flatnonzero(fits)
@@ -436,8 +467,9 @@ def _fit(
 def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Floats:
     """Fit logistic regressions of all resamples at once by Newton's method.
 
-    scikit-learn's `LogisticRegression`, one fit a resample, gives the same to 1e-9 and takes 6 s a
-    model for 2,000 resamples of 300 scans, where this takes 0.1 s.
+    Return coefficients (n resamples, k), NaN without convergence. scikit-learn's
+    `LogisticRegression`, one fit a resample, gives the same to 1e-9 and takes 6 s a model for 2,000
+    resamples of 300 scans, where this takes 0.1 s.
     """
     k = basis.shape[1]
     products = (basis[:, :, None] * basis[:, None]).reshape(len(basis), -1)
@@ -469,7 +501,10 @@ def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Fl
 
 
 def _overlaps(truth: Floats, x: Floats, weights: Floats) -> npt.NDArray[np.bool_]:
-    """Tell which resamples have a finite calibration slope: both classes are drawn, and overlap."""
+    """Tell which resamples have a finite calibration slope: both classes are drawn, and overlap.
+
+    Classes overlap if no value of the regressor `x` separates them.
+    """
     drawn = weights > 0
     low = []
     high = []
@@ -481,5 +516,5 @@ def _overlaps(truth: Floats, x: Floats, weights: Floats) -> npt.NDArray[np.bool_
 
 
 def _logits(scores: Floats) -> Floats:
-    """Return the log-odds of probabilities, which are kept from 0 and 1."""
+    """Return log-odds of scores: probabilities, kept `PROBABILITY_FLOOR` away from 0 and 1."""
     return logit(np.clip(scores, PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR))

@@ -44,7 +44,10 @@ class Probe:
 
 
 def _logistic(large: bool) -> LogisticRegression:
-    """Return a logistic regression fitted to a tight optimum; if `large`, to single precision."""
+    """Return a logistic regression, not yet fitted, with a tight tolerance of the optimum.
+
+    If the table is `large`, the tolerance suits single precision.
+    """
     if large:
         return LogisticRegression(solver="lbfgs", tol=1e-5, max_iter=1000)
     return LogisticRegression(solver="newton-cg", tol=1e-8, max_iter=1000)

@@ -41,7 +41,11 @@ IDENTIFIERS = ("participant_id", "subject_id", "session", "path", CONTENT)
 
 
 def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with identifiers, ``age``, ``sex``, ``site`` and ``tiv`` in one form."""
+    """Return an embeddings table with identifiers, ``age``, ``sex`` and ``site`` in one form.
+
+    Identifiers are text, "" where missing; a sex or site has one spelling; ages are numbers. A
+    column of head sizes, however its name is written, becomes the column ``tiv`` of numbers.
+    """
     if "participant_id" not in table:
         raise DataError(
             f"embeddings: column 'participant_id' is needed. Columns: {one_of(table.columns)}."
@@ -145,7 +149,10 @@ def _check_case(columns: Iterable[object]) -> None:
 
 
 def _look_at_sexes(written: pd.Series | None) -> None:
-    """Warn that 1 is read as male and 2 as female, where `read_sexes` reads codes."""
+    """Warn that 1 is read as male and 2 as female, if the column ``sex`` holds such codes.
+
+    `written` has the column's cells; None without the column.
+    """
     if written is None:
         return
     levels = filter(None, map(level_of, written.unique()))
@@ -250,7 +257,11 @@ def check_same_encoder(
     parameter: str,
     what: str,
 ) -> str | None:
-    """Refuse features of an encoder other than `expected`; return a warning if none is named."""
+    """Refuse features of an encoder other than `expected`; return a warning if none is named.
+
+    `expected` and `found` are digests of encoders, None where a table names none. `parameter` and
+    `what` name the table and the fitted probe in messages.
+    """
     if n_expected != n_found:
         raise DataError(
             f"{parameter}: {what} was fitted on {n_expected} features, and this table has "
@@ -276,7 +287,10 @@ def check_same_encoder(
 
 
 def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
-    """Return a column as floats, NaN where missing; an age of "90+" is 90, as in every table."""
+    """Return column `name` of a table as floats, NaN where missing; an age of "90+" is 90.
+
+    Any other cell is refused, with the names of the scans.
+    """
     texts = pd.Series(list(map(level_of, tidy[name])), dtype=object)
     read = texts.map(lambda text: number_in(name, text), na_action="ignore")
     numbers = read.to_numpy(dtype="float64", na_value=np.nan)
@@ -345,7 +359,7 @@ def _check_finite(table: pd.DataFrame, name: str, option: str) -> None:
 
 
 def _is_decimal(cell: str) -> bool:
-    """Tell whether a cell is a number with a point or a comma."""
+    """Tell whether a cell is a number, with a point, with a comma in its place, or whole."""
     return number_of(cell.replace(",", ".")) is not None
 
 

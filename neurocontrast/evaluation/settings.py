@@ -22,7 +22,7 @@ _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
 def _parse_threshold(threshold: float | str) -> float | str:
-    """Return a threshold in one form: a probability as a number, a rule as text."""
+    """Return the setting `threshold` as a probability, or as ``half`` or ``prevalence``."""
     stripped = str(threshold).strip()
     if stripped in _RULES:
         return stripped
@@ -148,7 +148,7 @@ class EvaluationSettings(Settings):
     @field_validator("probe")
     @classmethod
     def _check_probe(cls, probe: str) -> str:
-        """Refuse a probe that is neither built in nor an import path."""
+        """Return the setting `probe`; refuse a name that is neither built in nor an import path."""
         names = ("auto", *PROBES)
         if probe in names or _IMPORT_PATH.fullmatch(probe):
             return probe
@@ -161,7 +161,7 @@ class EvaluationSettings(Settings):
     @field_validator("voxels", mode="before")
     @classmethod
     def _check_voxels(cls, voxels: object) -> object:
-        """Read YAML's on and off, which are true and false, as words."""
+        """Return the setting `voxels`, with YAML's on and off (true and false) as words."""
         if voxels is True:
             return "on"
         if voxels is False:
@@ -202,7 +202,10 @@ class EvaluationSettings(Settings):
         return self
 
     def without_folders(self) -> dict[str, Any]:
-        """Return the settings without folders: results travel, and folders can name people."""
+        """Return the settings by name, with paths cut to the names of their files.
+
+        Results travel, and folders can name people.
+        """
         choices = self.model_dump(mode="json")
         for key in ("split_file", "test", "scans"):
             if choices[key] is not None:
@@ -211,7 +214,7 @@ class EvaluationSettings(Settings):
 
 
 def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
-    """Return the name of the built-in probe: as set, or by the kind of target."""
+    """Return the name of the built-in probe: as the settings say, or by the kind of target."""
     if settings.probe in PROBES:
         return settings.probe
     if kind == "continuous":
@@ -220,7 +223,7 @@ def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
 
 
 def check_probe(settings: EvaluationSettings, target: Target) -> None:
-    """Refuse a probe or a threshold that a target cannot have."""
+    """Refuse settings whose probe or threshold does not suit the kind of target or its classes."""
     continuous = target.kind == "continuous"
     if settings.probe in PROBES and PROBES[settings.probe].continuous != continuous:
         kind = "categorical"

@@ -67,7 +67,7 @@ _FEATURE = re.compile(r"feature_\d+")
 
 @dataclass(frozen=True)
 class Target:
-    """A target without missing values: numbers, or codes into `classes`, the positive one last."""
+    """Values to predict, one a scan: numbers, or codes into `classes`, of two the positive last."""
 
     name: str
     kind: Kind
@@ -91,7 +91,7 @@ class Target:
         )
 
     def subset(self, rows: Rows) -> Target:
-        """Return the target of some rows, with all classes, also classes without a row."""
+        """Return the target of the scans in `rows`, with all classes, also such without a row."""
         return replace(self, values=self.values[rows])
 
 
@@ -103,7 +103,10 @@ def read_target(
     positive: str | None = None,
     max_classes: int = MAX_CLASSES,
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of all rows that have a value, and the mask of such rows."""
+    """Return a column of a table as the target of rows with a value, and the mask of such rows.
+
+    `name` is the column.
+    """
     choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
     if name not in choices or _FEATURE.fullmatch(name):
         why = "there is no such column"
@@ -138,7 +141,11 @@ def read_target(
 def encode_target(
     table: pd.DataFrame, like: Target, *, parameter: str
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Encode another table's target by the classes of `like`; tell which rows have a target."""
+    """Encode another table's target by the classes of `like`; tell which rows have a target.
+
+    Rows without a value are not in the target; a class that `like` lacks is refused. `parameter`
+    names the table in messages.
+    """
     if like.name not in table:
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the "
@@ -184,7 +191,7 @@ def choose_positive(classes: tuple[str, ...] | list[str]) -> str:
 
 
 def _is_control(label: str) -> bool:
-    """Tell whether a class is named as controls are."""
+    """Tell whether the name of a class is one of `CONTROL_NAMES`, in any case."""
     return label.lower().replace("_", " ").replace("-", " ") in CONTROL_NAMES
 
 
@@ -195,7 +202,11 @@ def _continuous(
     present: npt.NDArray[np.bool_],
     positive: str | None,
 ) -> Target:
-    """Return a target of numbers; refuse cells that are no finite numbers, and a constant."""
+    """Return a target of numbers; refuse cells that are no finite numbers, and a constant.
+
+    `numbers` has a value for each row of the table, and `present` marks rows whose cell is not
+    empty. The setting `positive` is refused.
+    """
     if positive is not None:
         raise ConfigError(
             f"positive: target '{name}' is continuous and has no classes. Leave positive out, or "
@@ -223,7 +234,11 @@ def _continuous(
 def _categorical(
     subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int
 ) -> Target:
-    """Return a target of classes; refuse one class, too many, and names that collide."""
+    """Return a target of classes; refuse one class, too many, and names that collide.
+
+    `texts` has the class, and `subjects` the subject, of each scan. Names collide if they differ in
+    spelling alone, or if a column of ``cohort.tsv`` is called the same.
+    """
     classes = sorted(set(texts))
     if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone
         check_spelling(classes, place=f"target '{name}'", unit="classes")

@@ -69,7 +69,10 @@ class TrainingDistribution:
     usual: Floats
 
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
-        """Return each scan's distance to the nearest site's mean, and index of the site (n,)."""
+        """Return each scan's distance to the nearest site's mean, and index of the site (n,).
+
+        `x` has the features (n, p) of the scans.
+        """
         centres = self._whiten(self.centres)
         batches = gen_batches(max(1, len(x)), _BLOCK_ROWS)
         distances = np.concatenate([cdist(self._whiten(x[rows]), centres) for rows in batches])
@@ -97,7 +100,8 @@ class TrainingDistribution:
 def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
     """Return percentiles of distances, interpolated between 201 percentiles of training distances.
 
-    A distance that training scans have at several percentiles gets the middle of these percentiles.
+    `usual` has the 201 distances. A distance that training scans have at several percentiles gets
+    the middle of these percentiles.
     """
     distances = np.asarray(distance)
     return (
@@ -118,7 +122,11 @@ class Reference:
     distances: Floats
 
     def score(self, plan: Plan, rows: Rows) -> Floats:
-        """Return each row's distance from scans of other subjects, and its percentile (n, 2)."""
+        """Return each row's distance from scans of other subjects, and its percentile (n, 2).
+
+        `rows` are rows of the plan. A row that the distribution was learned from has the distance
+        in `distances`.
+        """
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
         )
@@ -128,7 +136,7 @@ class Reference:
         return scores
 
     def score_held_out(self, plan: Plan, split: Split) -> Floats:
-        """Return each test row's distance from the training rows, and its percentile (n, 2).
+        """Return the distance of a split's test rows from its training rows, and percentile (n, 2).
 
         The percentile is among the training rows' distances.
         """
@@ -147,7 +155,7 @@ class Reference:
 
 
 def training_reference(plan: Plan) -> Reference | str | None:
-    """Learn the distribution of the scans that the probe of a plan is fitted on.
+    """Return the distribution of the scans that the probe of a plan is fitted on.
 
     Return the reason as text where no distribution can be learned, and None with
     ``outlyingness=false``.
@@ -181,7 +189,7 @@ def fit_distribution(
 ) -> tuple[TrainingDistribution, Floats]:
     """Learn the distribution of training scans, and each scan's distance (n,) from other subjects.
 
-    Subjects are dealt to five parts, and a scan is measured by the distribution of the four parts
+    Subjects are put into five parts, and a scan is measured by the distribution of the four parts
     without its subject. If `distances` were measured before, no scan is measured again; `n_axes` is
     the number of axes along which they were measured.
     """
@@ -205,9 +213,10 @@ def fit_distribution(
 def _fit_shape(
     x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int
 ) -> TrainingDistribution:
-    """Estimate the sites' means and the covariance within sites; `usual` distances stay empty.
+    """Estimate the sites' means and the covariance within sites as a `TrainingDistribution`.
 
-    Distances can be compared only if they are measured along the same number of axes.
+    Its `usual` distances are empty. `x` has the features (n, p) of the training scans. Distances
+    can be compared only if they are measured along the same number of axes, `n_axes`.
     """
     features: Floats = np.asarray(x, dtype=np.float64)
     names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
@@ -244,8 +253,9 @@ def count_outside(
 ) -> tuple[dict[str, Any], list[Notice]]:
     """Count scans above a percentile of the training scans' distances, in all and by site.
 
-    Return a warning as well if more scans are above than expected by chance. Scans without a
-    percentile are not counted.
+    `percentiles` has the percentile of each scan, NaN if none was measured; such scans are not
+    counted. `threshold` is the percentile to be above. Return the counts, and a warning if more
+    scans are above than expected by chance.
     """
     values = np.asarray(percentiles, dtype=float)
     measured = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()

@@ -78,7 +78,7 @@ def _as_stored(
     encoder: str | None,
     distribution: TrainingDistribution | None,
 ) -> FittedProbe:
-    """Join the models fitted to all scans, one for each encoder, in one probe for a file."""
+    """Return one probe for a file, joined of the models fitted to all scans for each encoder."""
     target = plan.target
     rows = plan.fitted_rows
     n_classes = len(target.classes)

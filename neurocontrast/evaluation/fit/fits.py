@@ -36,7 +36,7 @@ def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
 
 
 def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Predictions:
-    """Predict the test scans of every split by every model."""
+    """Return each model's predictions of the test scans of a plan's splits, by the model's name."""
     n_fits = len(plan.models) * len(plan.splits)
     predictions = {}
     with progress.task("Fitting models", n_fits, "fold") as task:

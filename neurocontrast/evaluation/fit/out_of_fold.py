@@ -43,7 +43,10 @@ Predictions = dict[str, OutOfFold]
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
-    """Return the predictions of all splits as arrays over the scans of the target."""
+    """Join predictions, one for each split, in arrays over all scans of the target.
+
+    The arrays have a row for each repeat of the splits.
+    """
     n = len(target.values)
     n_repeats = 1 + max(split.repeat for split in splits)
     shape: tuple[int, ...] = (n_repeats, n)
@@ -68,7 +71,7 @@ def cross_validate(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
-    """Fit a model in every split, and predict the test rows.
+    """Fit a model in every split, and return the predictions of all splits' test rows.
 
     Parameters
     ----------
@@ -96,7 +99,11 @@ def cross_validate(
 def _predict_split(
     number: int, model: Model, target: Target, split: Split, context: FitContext
 ) -> tuple[int, Prediction]:
-    """Predict a split's test rows; name model and fold in errors of the user's estimator."""
+    """Return the split's number and a model's prediction of the split's test rows.
+
+    An error of the user's estimator is raised again with the fold, and with the name of any model
+    but the embedding's.
+    """
     try:
         return number, model.predict(target, split, context)
     except EstimatorError as error:

@@ -110,7 +110,7 @@ class FittedProbe(BaseModel):
 
     @property
     def people(self) -> KnownPeople:
-        """The people that the probe was fitted on."""
+        """Digests of the people that the probe was fitted on, and of their scans."""
         return KnownPeople(self.trained_on, self.trained_contents, self.contents_complete)
 
     @property
@@ -119,9 +119,10 @@ class FittedProbe(BaseModel):
         return len(self.mean)
 
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
-        """Predict probabilities of the positive class, probabilities of each class, or numbers.
+        """Return scores of scans from features (n, p): probabilities of classes, or numbers.
 
-        Shapes are (n,), (n, n classes) and (n,).
+        Shapes are (n,) for the positive class of two, (n, n classes) for several classes, and (n,)
+        for numbers.
         """
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
         if not self.members:
@@ -147,7 +148,10 @@ class FittedProbe(BaseModel):
     def check_encoder(
         self, digest: str | None, n_features: int, *, place: str, what: str = "the probe"
     ) -> str | None:
-        """Refuse features of another encoder than the probe's; warn where no encoder is named."""
+        """Refuse features of another encoder than the probe's; return a warning if none is named.
+
+        `digest` is that of the features' encoder, None if unknown.
+        """
         return check_same_encoder(
             self.encoder,
             digest,
@@ -254,7 +258,10 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
 
 
 def _find(path: Path) -> Path:
-    """Return the folder with ``probe.json``: the path, or the folder ``probe`` in an evaluation."""
+    """Return the folder with ``probe.json``: the path, or the folder ``probe`` in an evaluation.
+
+    If neither holds a probe, the error says why, as the evaluation has recorded.
+    """
     for folder in (path, path / FOLDER):
         if (folder / _DESCRIPTION).is_file():
             return folder
@@ -278,7 +285,10 @@ def _find(path: Path) -> Path:
 
 
 def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
-    """Return the contents of ``probe.json`` and the arrays of ``probe.npz``."""
+    """Return the contents of ``probe.json`` and the arrays of ``probe.npz``.
+
+    Refused are an unknown format, and arrays of another digest than ``probe.json`` names.
+    """
     content = read_json(description, error=CheckpointError, remedy=_REMEDY)
     if content.get("format") != _FORMAT:
         number = content.get("format")
@@ -317,6 +327,7 @@ def fit_shifts(
     `truths` are numbers for a continuous target; for two classes 1 is the positive class, and 0 the
     other. The shift of numbers is the mean error; the shift of log-odds is the intercept of a
     logistic regression whose offset is the log-odds. Several scans of a subject count as one.
+    Shifts are returned by site.
     """
     labelled = pd.DataFrame(
         {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}
@@ -340,7 +351,10 @@ def fit_shifts(
 
 
 def _shift_of_log_odds(scores: Floats, truths: Floats) -> float:
-    """Return the shift of log-odds that makes the mean probability equal the share of positives."""
+    """Return the shift of log-odds that makes the mean probability equal the share of positives.
+
+    `scores` are probabilities, and `truths` are 1 for positive subjects and 0 for others.
+    """
     odds = logit(np.clip(scores, _EPSILON, 1 - _EPSILON))
     n_positive = truths.sum()
     return float(brentq(lambda shift: expit(odds + shift).sum() - n_positive, -_FAR, _FAR))
@@ -349,7 +363,10 @@ def _shift_of_log_odds(scores: Floats, truths: Floats) -> float:
 def shift_scores(
     scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str
 ) -> Floats:
-    """Return scores plus the `SiteShift` of each scan's site; unchanged at a site without one."""
+    """Return scores plus the `SiteShift` of each scan's site; unchanged at a site without one.
+
+    Probabilities are shifted in log-odds.
+    """
     added = np.zeros(len(sites))
     for row, site in enumerate(sites):
         of_site = shifts.get(site) if isinstance(site, str) else None

@@ -32,7 +32,11 @@ def cramers_v(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
 
 def variance_explained(values: Floats, groups: npt.ArrayLike) -> float:
-    """Return ε², the share of a variable's variance that groups explain, corrected for chance."""
+    """Return ε², the share of a variable's variance that groups explain, corrected for chance.
+
+    `values` (n,) are numbers and `groups` (n,) the group of each. The share is 0 if values do not
+    vary, or if there are as many groups as values.
+    """
     codes = np.unique(np.asarray(groups), return_inverse=True)[1]
     n = len(values)
     n_groups = int(codes.max()) + 1

@@ -65,7 +65,10 @@ _WRITE_ALIKE = (
 
 @dataclass(frozen=True)
 class _ExternalScans:
-    """External scans that are tested, and the number of scans left out, by reason."""
+    """Scans of the external test table that are tested: identifiers, features and target.
+
+    `excluded` counts the scans of the table that are left out, by reason.
+    """
 
     table: pd.DataFrame
     features: npt.NDArray[np.floating]
@@ -81,7 +84,7 @@ def plan_external(
     info: EmbeddingsInfo | None = None,
     training_info: EmbeddingsInfo | None = None,
 ) -> External:
-    """Check an external test set against a plan, and plan the test of its probe.
+    """Check external scans against an evaluation's plan, and plan the test of the plan's probe.
 
     Parameters
     ----------
@@ -131,7 +134,10 @@ def _check_same_features(
     info: EmbeddingsInfo,
     training_info: EmbeddingsInfo,
 ) -> list[Notice]:
-    """Refuse features of another encoder, members or blocks; warn where the encoder is unknown."""
+    """Refuse external features that are not of the plan's encoders, or not in the same blocks.
+
+    Return one warning if neither table names its encoder, else an empty list.
+    """
     n_found = 0
     if features.ndim == 2:
         n_found = features.shape[1]
@@ -153,7 +159,7 @@ def _check_same_features(
 def _select_scans(
     plan: Plan, table: pd.DataFrame, features: npt.NDArray[np.floating]
 ) -> _ExternalScans:
-    """Choose the external scans that `test_where` selects and whose target is known."""
+    """Return the rows of the external table that `test_where` selects and that have a target."""
     with _naming_the_test_table():
         tidy = tidy_table(table)
         check_rows(tidy, features)
@@ -173,7 +179,7 @@ def _select_scans(
 
 
 def _models_of_columns(plan: Plan) -> list[ProbeModel]:
-    """Return models, besides embedding and covariates, that read columns of the plan's table."""
+    """Return the plan's models, after embedding and covariates, that read columns of its table."""
     models = []
     for model in plan.models[2:]:
         if isinstance(model, ProbeModel) and _columns_of(model):
@@ -182,14 +188,17 @@ def _models_of_columns(plan: Plan) -> list[ProbeModel]:
 
 
 def _columns_of(model: ProbeModel) -> tuple[str, ...]:
-    """Return the columns that a model's design reads; none for images, features or arrays."""
+    """Return the names of the table columns that a model reads; empty for any other model.
+
+    Other models read features, images or arrays.
+    """
     if isinstance(model.design, CovariateDesign | MeasureDesign):
         return tuple(model.design.names)
     return ()
 
 
 def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple[str, ...]:
-    """Return the columns that any of the models reads, if the external table has them too."""
+    """Return the columns that any of `models` reads and that the external table `tested` has."""
     names = dict.fromkeys(itertools.chain.from_iterable(map(_columns_of, models)))
     return tuple(filter(tested.columns.__contains__, names))
 
@@ -197,9 +206,10 @@ def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple
 def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Let models of table columns read the joined table of training and external scans.
+    """Return models that read columns, changed to read the table of training and external scans.
 
-    A model whose columns the external table lacks is left out with a warning.
+    A model is left out if one of its columns is absent, or empty, in the external table `tested`.
+    The second list has a warning for each such model.
     """
     with_measures: list[Model] = []
     notices = []
@@ -240,7 +250,11 @@ def warn_of_untested(plan: Plan) -> Plan:
 
 
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:
-    """Return the baseline on covariates that both tables have; warn if its estimator changed."""
+    """Return the baseline of covariates for training and external scans together, and warnings.
+
+    `joined` is the plan of both, and both tables have the `covariates`. A warning says that the
+    user's estimator cannot fit the covariates, so that the baseline has the default probe.
+    """
     model = with_covariates(joined.models[1], joined.table, covariates)
     if not isinstance(model, ProbeModel) or model.estimator is None:
         return model, []
@@ -251,7 +265,8 @@ def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, li
 def _unlike_the_plan(plan: Plan, tested: pd.DataFrame) -> list[Notice]:
     """Warn of external scans that the plan's setting `where` would leave out.
 
-    Columns of names and sites are not compared.
+    There is one warning for each column of `where`, and none if `test_where` is set. Columns of
+    names and sites are not compared.
     """
     if plan.settings.test_where is not None:
         return []
@@ -268,7 +283,7 @@ def _unlike_the_plan(plan: Plan, tested: pd.DataFrame) -> list[Notice]:
 
 @contextmanager
 def _naming_the_test_table(hint: str = "") -> Iterator[None]:
-    """Name the table of the external test set in errors, and add a remedy."""
+    """Put ``test:`` before the message of an error raised in the context, and `hint` behind."""
     try:
         yield
     except (DataError, LeakageError) as error:
@@ -303,7 +318,7 @@ def _check_shared(plan: Plan, tested: pd.DataFrame) -> tuple[frozenset[str], lis
 
 
 def _join(plan: Plan, scans: _ExternalScans) -> Plan:
-    """Join both tables in one plan, whose split trains on plan scans and tests external scans."""
+    """Return a plan of training and external scans, whose one split tests the external scans."""
     both = pd.concat([plan.table, scans.table], ignore_index=True)
     values = np.concatenate([plan.target.values, scans.target.values])
     tested = np.arange(len(plan.table), len(both))
@@ -323,7 +338,8 @@ def _check_leaks(
 ) -> tuple[Overlap, list[Notice]]:
     """Refuse external people seen in pretraining, and one image under two names.
 
-    With ``allow_overlap`` return a warning of either.
+    With ``allow_overlap`` return the people seen in pretraining, and a warning of either. `tested`
+    is the table of external scans, and `info` describes their embeddings.
     """
     allowed = plan.settings.allow_overlap
     copies = 0.0
@@ -345,7 +361,10 @@ def _check_leaks(
 
 
 def _choose_covariates(plan: Plan, tested: pd.DataFrame) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return the baseline's covariates that suit the external scans; warn of all others."""
+    """Return the baseline's covariates that the external table `tested` has; warn of all others.
+
+    The site is left out if an external scan is of a site without training scans.
+    """
     used = []
     notices = []
     learned = set(plan.sites[plan.fitted_rows]) - {NO_SITE}

@@ -32,7 +32,7 @@ from neurocontrast.exceptions import ConfigError
 
 
 def check_one_design(settings: EvaluationSettings, cv: Any) -> None:
-    """Refuse settings of folds beside a splitter, which makes all folds."""
+    """Refuse settings that make folds if the user gave a splitter `cv`, which makes all folds."""
     if cv is None:
         return
     others = {
@@ -50,7 +50,12 @@ def check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 
 
 def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Split]:
-    """Make splits from a column, file or splitter, leave sites out, or deal subjects to folds."""
+    """Return the splits of the evaluated scans that the settings or the user's splitter ask for.
+
+    The first source that is given counts: a column of train, validation and test; a file of folds;
+    the splitter `cv`; sites to hold out; or random folds with the same shares of classes and sites.
+    Splits with a subject on both sides, or that cannot teach the target, are refused.
+    """
     table = scans.table
     target = scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
@@ -124,7 +129,10 @@ def describe_splits(
 def _describe_fixed(
     column: str, split: Split, table: pd.DataFrame, info: EmbeddingsInfo, n_twins: int
 ) -> FixedSplit:
-    """Describe the fixed split that a column gives: size and use of train, validation and test."""
+    """Describe the fixed split that a column gives: size and use of train, validation and test.
+
+    The description is for ``evaluation.json``; `n_twins` test rows are copies of training rows.
+    """
     parts = parts_of(split)
     sizes = {}
     n_pretrained: dict[str, int | None] = dict.fromkeys(parts)
@@ -151,7 +159,10 @@ def _describe_fixed(
 
 
 def why_untested(settings: EvaluationSettings, cv: Any) -> str:
-    """Return why an evaluated scan is in no test fold: split column, split file, or splitter."""
+    """Return the reason why evaluated scans are in no test fold, as text for the flow of scans.
+
+    The reason names the split column, the split file, or the user's splitter `cv`.
+    """
     if settings.split_column is not None:
         return "fitted on (train and validation)"
     if cv is None:

@@ -34,7 +34,7 @@ class Overlap:
     notices: tuple[Notice, ...]
 
     def notices_among(self, others: Iterable[Notice]) -> list[Notice]:
-        """Put this overlap's warnings in place of warnings about pretraining among `others`."""
+        """Return this overlap's warnings, then `others` without warnings about pretraining."""
         notices = list(self.notices)
         for notice in others:
             if notice.code not in _OF_OVERLAP:
@@ -44,7 +44,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Leaks:
-    """Tested people whom the encoder was pretrained on, and copied scans, that are allowed."""
+    """Leaks that `check_leaks` found and allowed: tested people of pretraining, copied scans."""
 
     overlap: Overlap
     notices: tuple[Notice, ...]
@@ -61,8 +61,9 @@ def check_leaks(
 ) -> Leaks:
     """Refuse tested people whom the encoder was pretrained on, and one scan under two names.
 
-    In the fixed design, test rows that are copies of fitted rows are counted, not refused, since
-    official image sets hold some.
+    With the setting ``allow_overlap`` both are warned about. If a column names the test rows, test
+    rows that are copies of fitted rows are counted, not refused, since official image sets hold
+    some.
     """
     allowed = settings.allow_overlap
     if settings.split_column is None:
@@ -122,7 +123,11 @@ def check_overlap(
 def _look_at_comparison(
     info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return how people of pretraining were looked for; warn if not by the content of scans."""
+    """Return how people of pretraining were looked for; warn if not by the content of scans.
+
+    The tuple is empty if the embeddings do not name people of pretraining, or else holds
+    ``identifiers`` and, if contents were compared too, ``contents``.
+    """
     if info.pretraining_unknown:
         who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
         return (), [Notice.of("overlap_unknown", who=who)]
@@ -151,9 +156,10 @@ def check_duplicates(
     *,
     allow_overlap: bool = False,
 ) -> list[Notice]:
-    """Refuse one person under the names of two subjects, or warn where that is allowed.
+    """Refuse one person under the names of two subjects; with `allow_overlap` return warnings.
 
-    They are found by equal features or contents, and by names that hold visits.
+    Such people are found by equal features or contents of their scans, and by names of subjects
+    that end in a visit (``01_m12``).
     """
     notices = _look_at_visits(table, allow_overlap=allow_overlap)
     codes = scan_codes(features, table.get(CONTENT, [""] * len(table)))

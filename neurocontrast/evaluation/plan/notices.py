@@ -41,7 +41,10 @@ _N_UNLIKE_SHOWN = 3
 def look_at_cohort(
     table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int
 ) -> list[Notice]:
-    """Return warnings about class sizes, sites, folds, and columns that go with the target."""
+    """Return warnings about class sizes, sites, folds, and columns that go with the target.
+
+    The columns are site, age and sex. Sites with fewer subjects than `min_site_n` count as small.
+    """
     first = np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
     people = table.iloc[first]
     of_people = target.subset(first)
@@ -59,7 +62,11 @@ def look_at_cohort(
 
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
-    """Return warnings about covariates that the baseline lacks."""
+    """Return a warning that the baseline lacks covariates of the settings; empty if none is missed.
+
+    `used` are the baseline's covariates, and `dropped` has the reason for each one left out. A
+    baseline may lack the target, and a site that is held out, unless no covariate is left.
+    """
     if not used:
         return [Notice.of("baseline_empty", reasons=_join_reasons(dropped, expected=()))]
     reasons = _join_reasons(dropped, expected=("is the target", "is held out"))
@@ -69,7 +76,7 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
 
 
 def _join_reasons(dropped: Mapping[str, str], *, expected: Sequence[str]) -> str:
-    """List left-out covariates with reasons, but none whose reason is among `expected`."""
+    """Join the names and reasons of `dropped` covariates as text, except `expected` reasons."""
     reasons = []
     for name, why in dropped.items():
         if why not in expected:
@@ -91,7 +98,11 @@ def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[
 
 
 def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) -> Iterator[Notice]:
-    """Warn of folds that lack classes, and of scans and subjects that folds leave out."""
+    """Warn of folds that lack classes, and of scans and subjects that folds leave out.
+
+    Such scans are never tested. Such subjects have scans at the site that is held out, so that
+    their scans at other sites are not trained on.
+    """
     if target.kind != "continuous":
         yield from _look_at_classes_of_folds(splits, target)
     everything = np.arange(len(subjects))
@@ -108,9 +119,10 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) ->
 
 
 def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterator[Notice]:
-    """Warn of tested classes that training lacks, and of dealt folds that test a single class.
+    """Warn of classes that a fold tests without training on any, and of folds that test one class.
 
-    A held-out site of one class has its own warning, on single-class sites.
+    The second warning leaves out folds that hold out a site: sites of one class have a warning of
+    their own.
     """
     single = []
     for split in splits:
@@ -126,7 +138,10 @@ def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterat
 
 
 def _look_at_sizes(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of few subjects, of rare classes, and of subjects whose class changes."""
+    """Warn of few subjects of a class, a rare class of two, and subjects whose class changes.
+
+    For a continuous target, warn of few subjects in all.
+    """
     subjects = table["subject_id"]
     if target.kind == "continuous":
         if subjects.nunique() < 2 * FEW_SUBJECTS:
@@ -177,7 +192,7 @@ def _look_at_sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iter
 
 
 def _site_missing(n: int, n_all: int) -> Notice:
-    """Return the warning of scans without a site."""
+    """Return the warning that `n` of `n_all` scans have no site."""
     rest = ""
     if n < n_all:
         rest = f"; they form the group '{NO_SITE}'"
@@ -196,7 +211,10 @@ def _look_at_classes_of_sites(target: Target, sites: Texts, *, n_sites: int) -> 
 
 
 def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of a target that goes together with the site."""
+    """Warn of a target whose association with the site is above `SITE_ASSOCIATION`.
+
+    `people` has one row a subject.
+    """
     has_site = people["site"].notna().to_numpy()
     values = target.values[has_site]
     sites = people["site"][has_site].to_numpy()
@@ -224,14 +242,17 @@ def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[
 
 
 def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
-    """Name the sites whose target is least like the whole cohort's, with each site's value."""
+    """Return text of the sites whose target is least like the whole cohort's, with their values.
+
+    A value is a mean, or the share of a class. `values` and `sites` have an entry for each subject.
+    """
     if target.kind == "continuous":
         return _unlike_means(pd.Series(values.astype(float)), sites)
     return _unlike_shares(target, values, sites)
 
 
 def _unlike_means(values: pd.Series, sites: Texts) -> str:
-    """Name the sites whose mean is least like that of the whole cohort."""
+    """Return text of the sites whose mean is farthest from the whole cohort's, with the means."""
     overall = values.mean()
     means = values.groupby(sites).mean()
     names = []
@@ -241,7 +262,10 @@ def _unlike_means(values: pd.Series, sites: Texts) -> str:
 
 
 def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
-    """Name the class whose shares differ most between sites, and the most unlike sites."""
+    """Return text of the class whose share at a site is farthest from the whole cohort's.
+
+    The text has the shares of this class at the most unlike sites, and in the whole cohort.
+    """
     members = pd.DataFrame(np.eye(len(target.classes))[values.astype(int)])
     overall = members.mean()
     shares = members.groupby(sites).mean()
@@ -253,17 +277,21 @@ def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
 
 
 def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
-    """Return the sites whose value is farthest from the whole cohort's, the farthest first."""
+    """Return the sites whose value is farthest from the whole cohort's, the farthest first.
+
+    `of_sites` has a value for each site, and `overall` is the cohort's. At most `_N_UNLIKE_SHOWN`
+    sites are returned.
+    """
     distances = (of_sites - overall).abs()
     names: Iterable[str] = distances.sort_values(ascending=False, kind="stable").index
     return list(names)[:_N_UNLIKE_SHOWN]
 
 
 def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of classes of different age.
+    """Warn of classes whose subjects differ in age.
 
-    Of two classes the means are compared: a rare class explains little variance, however far its
-    mean is from the other.
+    `people` has one row a subject. Of two classes the means are compared: a rare class explains
+    little variance, however far its mean is from the other.
     """
     has_age = people["age"].notna().to_numpy()
     ages = people["age"].to_numpy()[has_age]
@@ -290,7 +318,7 @@ def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
 
 
 def _look_at_sex(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of classes with different shares of the sexes."""
+    """Warn of classes whose subjects have different shares of the sexes."""
     sexes = np.array([sex or "" for sex in cell_texts(people["sex"])])
     has_sex = sexes != ""
     if target.name == "sex" or not has_sex.any():

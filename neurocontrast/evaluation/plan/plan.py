@@ -106,7 +106,7 @@ class Plan:
         return MemberDesign(tuple(designs))
 
     def design_of_distances(self) -> FeatureDesign:
-        """Return the matrix of all encoders' features, by which distances of scans are measured."""
+        """Return the design of all encoders' features, by which distances of scans are measured."""
         return self._design(self.features, self.blocks)
 
     def _design(
@@ -200,7 +200,7 @@ class Plan:
         return replace(self, notices=[*self.notices, *notices])
 
     def text(self) -> str:
-        """Describe target, people, folds and probe in one line."""
+        """Return one line of text: target, numbers of scans and subjects, folds, and probe."""
         n = len(self.table)
         n_subjects = self.table["subject_id"].nunique()
         folds = self._text_of_folds()
@@ -210,7 +210,7 @@ class Plan:
         return f"{self.target.name}: {n} scans of {n_subjects} subjects, {folds}, {model}"
 
     def _text_of_folds(self) -> str:
-        """Return the number and kind of the folds."""
+        """Return the number and kind of the folds as text, such as ``5 folds, 10 times``."""
         if self.fixed:
             return f"parts as column '{self.settings.split_column}' says"
         n_folds = 1 + max(split.fold for split in self.splits)
@@ -224,7 +224,7 @@ class Plan:
 
     @property
     def n_features(self) -> int:
-        """Number of features of the encoder, or of all members together."""
+        """Number of features that the first model reads: of one encoder, or of all together."""
         embedding = self.models[0]
         if isinstance(embedding, GivenModel):
             return embedding.n_features
@@ -250,7 +250,7 @@ class Plan:
 
     @property
     def covariates(self) -> tuple[str, ...]:
-        """Columns of the baseline: age, sex, site and the like."""
+        """Columns that the baseline of covariates reads: age, sex, site and the like."""
         return self.models[1].covariates
 
     @property

@@ -54,7 +54,7 @@ def plan_evaluation(
     cv: Any = None,
     network: GivenModel | None = None,
 ) -> Plan:
-    """Check everything that can be checked before computing, and make folds and models.
+    """Check table, features and settings before any fit, and plan folds, models and warnings.
 
     Parameters
     ----------
@@ -141,7 +141,10 @@ def _check_estimator(
 
 
 def _with_kind_of_scores(target: Target, estimator: BaseEstimator | None) -> Target:
-    """Record in the target whether the user's classifier gives probabilities or decision values."""
+    """Return the target, marked as scored by probabilities or by a classifier's decision values.
+
+    The target is unchanged if it is continuous, or without a user's `estimator`.
+    """
     if estimator is None or target.kind == "continuous":
         return target
     return replace(target, has_probabilities=gives_probabilities(estimator))

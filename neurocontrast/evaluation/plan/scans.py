@@ -72,9 +72,10 @@ def choose_scans(
 def tabulate_flow(
     scans: Scans, splits: list[Split], info: EmbeddingsInfo, *, why_untested: str
 ) -> pd.DataFrame:
-    """Tabulate the steps by which scans came in and left.
+    """Return a table of the steps by which scans came into the evaluation, or were left out.
 
-    Columns are ``step``, ``n_scans``, ``n_subjects`` and ``reason``.
+    Columns are ``step``, ``n_scans``, ``n_subjects`` and ``reason``. The steps before the
+    embeddings are from `info`; `why_untested` is the reason for scans that no fold tests.
     """
     tested = np.zeros(len(scans.embedded), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True

@@ -32,9 +32,10 @@ class Units:
 
 
 def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
-    """Return the subjects or sites to resample: as asked, or by the number of sites for ``auto``.
+    """Return the subjects or sites that a bootstrap resamples: as `asked`.
 
-    Sites that share a subject form one unit.
+    With ``auto`` sites are resampled if there are `ENOUGH_SITES`, every scan has one, and the site
+    is not the target. Sites that share a subject form one unit.
     """
     by_subject = Units("subject", subjects)
     by_site = Units("site", _linked_sites(sites, subjects))

@@ -65,7 +65,7 @@ def kept_columns(
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the covariates that can be used, and the reason for each covariate that cannot.
+    """Return the covariates in `names` that can be used, and the reason for each that cannot.
 
     Absent `OPTIONAL` columns are left out without a reason.
     """
@@ -97,7 +97,7 @@ def choose_covariates(
 
 
 def _tells_people(table: pd.DataFrame, name: str) -> bool:
-    """Tell whether more than half of the subjects have a value that no other subject has."""
+    """Tell whether most subjects have a value in column `name` that no other subject has."""
     pairs = table[["subject_id", name]].dropna().drop_duplicates()
     alone = pairs[~pairs[name].duplicated(keep=False)]
     return 2 * alone["subject_id"].nunique() > pairs["subject_id"].nunique()
@@ -106,7 +106,11 @@ def _tells_people(table: pd.DataFrame, name: str) -> bool:
 def check_adjustment(
     table: pd.DataFrame, settings: EvaluationSettings, splits: Sequence[Split], *, target: str
 ) -> None:
-    """Refuse adjustments that lack a site or column, or that take out the target itself."""
+    """Refuse adjustments that lack a site or column, or that take out the target itself.
+
+    Adjustments are the settings `harmonise` and `residualise`. They are refused with an external
+    test set too, and if they need a site that is held out.
+    """
     if settings.test is not None and (settings.harmonise != "none" or settings.residualise):
         raise ConfigError(
             "test: what harmonise and residualise estimate belongs to the scans of the evaluation "
@@ -137,7 +141,10 @@ def check_adjustment(
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
-    """Refuse an absent column, or a category with more values than half of the subjects."""
+    """Refuse an absent covariate, or text with more different values than half of the subjects.
+
+    `option` is the setting that names the column `name`.
+    """
     if name in IDENTIFIERS or name not in table:
         choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
         raise ConfigError(

@@ -57,7 +57,7 @@ class BlockProducts:
     test: Sequence[Floats]
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return the rows along the principal axes of the weighed training rows."""
+        """Return rows on the training rows' principal axes, each block divided by its divisor."""
         train = np.zeros_like(self.train[0])
         test = np.zeros_like(self.test[0])
         for of_train, of_test, divisor in zip(self.train, self.test, divisors, strict=True):
@@ -103,7 +103,7 @@ def standardised_blocks(design: Design, train: Rows, test: Rows) -> Standardised
 
 
 def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
-    """Multiply training and test rows of each block with its training rows: inner products."""
+    """Return inner products of each block's training and test rows with its training rows."""
     of_train = []
     of_test = []
     for x_train, x_test in zip(train, test, strict=True):

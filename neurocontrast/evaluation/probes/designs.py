@@ -40,7 +40,10 @@ share is chosen; without inner folds, the first."""
 
 
 class Block(NamedTuple):
-    """Columns of one of several joined encoders, or of an encoder's network or components."""
+    """Columns of an embedding: of one of several joined encoders, or of a network or components.
+
+    Components are the linear components that an encoder keeps beside its network.
+    """
 
     name: str
     n_features: int
@@ -70,7 +73,7 @@ class FeatureDesign:
         return tuple(map(attrgetter("n_features"), self.blocks))
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the matrices of training and test rows."""
+        """Return the adjusted features of training rows and of test rows as two matrices."""
         precision = np.float32 if self.single else np.float64
         computed = np.float64 if self.steps else precision
         x_train, x_test = (
@@ -96,7 +99,7 @@ class PairDesign:
     weight: float | None = None
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the matrices of training and test rows."""
+        """Return both kinds of features side by side, of training rows and of test rows."""
         first_train, first_test = self.first(train, test)
         own_train, own_test = self.embedding(train, test)
         return np.hstack([first_train, own_train]), np.hstack([first_test, own_test])
@@ -247,7 +250,12 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return blocks of columns: of joined encoders, or of one encoder's network and components."""
+    """Return the blocks of an embedding's columns: of joined encoders, or network and components.
+
+    Components are the linear components that an encoder keeps beside its network. Empty for a
+    network alone, and for several encoders of a run, which `members_of` returns. `info` describes
+    the embedding, and `n_features` is the number of its columns.
+    """
     if info.run.members:
         return ()
     if not info.run.blocks:
@@ -266,7 +274,10 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return a network's columns and linear components as two blocks; empty without components."""
+    """Return a network's columns and linear components as two blocks; empty without components.
+
+    `info` describes the embedding, and `n_features` is the number of its columns.
+    """
     beside = info.run.beside
     if beside is None or not info.of_network:
         return ()
@@ -319,7 +330,10 @@ def _listed(blocks: Sequence[Block]) -> str:
 
 
 class Matrices(NamedTuple):
-    """Standardised features of training and test rows; scaler and axes of the training rows."""
+    """Standardised features of training and test rows; scaler and axes of the training rows.
+
+    `axes` is None unless features outnumber the training rows.
+    """
 
     train: Floats
     test: Floats

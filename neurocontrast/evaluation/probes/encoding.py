@@ -73,13 +73,13 @@ class _LevelEncoder(OneHotEncoder):
     """One-hot encoder that reads each category in one spelling, and names unseen categories."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
-        """Learn the levels of each column."""
+        """Learn the categories of each column of a table, each category in one spelling."""
         for name in X:
             check_sexes(str(name), X[name], names=list(X.index))
         return super().fit(X.apply(lambda cells: level_column(str(cells.name), cells)), y)
 
     def transform(self, X: pd.DataFrame) -> Floats:
-        """Return the one-hot columns; an unseen category is refused, or ignored with a warning."""
+        """Return the one-hot columns of a table; refuse an unseen category, or ignore and warn."""
         columns: dict[Any, pd.Series] = {}
         for name, categories in zip(X, self.categories_, strict=True):
             learned = set(categories)
@@ -115,7 +115,7 @@ def _holds_numbers(values: pd.Series) -> bool:
 
 
 def _columns_in(table: pd.DataFrame, *, numbers: bool) -> list[Any]:
-    """Return the names of the columns that hold numbers, or of all columns that do not."""
+    """Return the names of a table's columns that hold numbers; without `numbers`, of all others."""
     names = []
     for name, values in table.items():
         if _holds_numbers(values) == numbers:
@@ -124,7 +124,10 @@ def _columns_in(table: pd.DataFrame, *, numbers: bool) -> list[Any]:
 
 
 def _finite(table: pd.DataFrame) -> Floats:
-    """Return columns of numbers, infinity as missing; text is read cell by cell."""
+    """Return a table of covariates as numbers (n, p), with NaN for missing and infinite cells.
+
+    Text is read cell by cell.
+    """
     if not all(map(is_numeric_dtype, table.dtypes)):
         scans = list(table.index)
         table = table.apply(lambda cells: numbers_of(str(cells.name), cells, names=scans))

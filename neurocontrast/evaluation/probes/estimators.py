@@ -64,7 +64,9 @@ def fit_built_in(
 ) -> FittedModel:
     """Choose the penalty on inner folds, and fit a built-in probe to all training rows.
 
-    Of penalties with equal losses the strongest is chosen.
+    `rows` are the training rows, `pairs` the inner folds and `values` the target. The result has
+    the features of the rows `test`, scaled for prediction. Of penalties with equal losses the
+    strongest is chosen.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
     and rotated once for the whole grid. The width of a kernel, and the weight of two blocks
@@ -101,8 +103,8 @@ def fit_built_in(
 def _counting() -> Iterator[list[warnings.WarningMessage]]:
     """Collect warnings of solvers that stopped early, and drop all other warnings.
 
-    scikit-learn's checks of parameters and features, at each of thousands of fits, are switched
-    off: both have been checked before.
+    The list is filled when the context ends. scikit-learn's checks of parameters and features, at
+    each of thousands of fits, are switched off: both have been checked before.
     """
     stopped: list[warnings.WarningMessage] = []
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
@@ -115,7 +117,7 @@ def _counting() -> Iterator[list[warnings.WarningMessage]]:
 def _of_convergence(
     caught: Sequence[warnings.WarningMessage],
 ) -> list[warnings.WarningMessage]:
-    """Return the warnings of solvers that stopped early."""
+    """Return the warnings in `caught` that say that a solver stopped early."""
     return [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
 
 
@@ -137,7 +139,10 @@ def import_estimator(path: str) -> BaseEstimator:
 
 
 def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
-    """Return an estimator from an instance, a class, or a function without arguments."""
+    """Return a fresh estimator made from an instance, a class, or a function without arguments.
+
+    `source` names the `maker` in messages.
+    """
     try:
         estimator = maker
         if isinstance(maker, type) or (callable(maker) and not hasattr(maker, "fit")):
@@ -195,7 +200,7 @@ def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | st
 
 
 def gives_probabilities(estimator: BaseEstimator) -> bool:
-    """Tell whether a classifier has probabilities; others have decision values."""
+    """Tell whether a classifier has ``predict_proba``; others have decision values."""
     return hasattr(estimator, "predict_proba")
 
 
@@ -222,7 +227,11 @@ def fit_own(
     subjects: Texts,
     seed: int,
 ) -> FittedModel:
-    """Fit a clone of the user's estimator; a search gets the subjects as ``groups``."""
+    """Fit a clone of the user's estimator to the training rows `rows`.
+
+    A search, such as `GridSearchCV`, gets the subjects as ``groups``. `seed` sets every parameter
+    ``random_state`` that is None. The result has the features of the rows `test`.
+    """
     states = {
         key: derive_seed("estimator", seed, key) % 2**32
         for key, value in estimator.get_params().items()
@@ -242,7 +251,7 @@ def fit_own(
 
 
 def shorten(error: Exception) -> str:
-    """Return an error's message on one line, cut where long."""
+    """Return class and message of an error on one line, cut after `_MOST_CHARACTERS`."""
     message = " ".join(str(error).split())
     if len(message) > _MOST_CHARACTERS:
         message = f"{message[:_MOST_CHARACTERS]} …"

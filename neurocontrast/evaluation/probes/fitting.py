@@ -60,7 +60,7 @@ class FitContext:
     settings: EvaluationSettings
     seed: int
     sites: Texts | None = None
-    """Site of each scan, for inner folds that leave sites out; None: inner folds are dealt."""
+    """Site of each scan, for inner folds that leave sites out; None: folds at random."""
 
 
 def fit_probe(
@@ -151,7 +151,11 @@ def fit_and_predict(
     *,
     estimator: Probe | BaseEstimator | None = None,
 ) -> Prediction:
-    """Fit a probe and predict; with several encoders, fit one probe to each and average scores."""
+    """Fit a probe to the training rows of a split, and predict the split's test rows.
+
+    With a design for each of several encoders of a run, a probe is fitted to each, and the scores
+    are averaged.
+    """
     if not isinstance(design, MemberDesign):
         return fit_probe(design, target, split, context, estimator=estimator)[0]
     predictions = []
@@ -196,7 +200,11 @@ def average_members(
 def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return decisions from scores, and for two classes the threshold of a positive decision."""
+    """Return decisions from scores, and for two classes the threshold of a positive decision.
+
+    With the setting ``threshold=prevalence``, the threshold is the positive share of the training
+    rows `train`.
+    """
     by_share = settings.threshold == "prevalence" and target.kind != "continuous"
     shares = _shares(target, train) if by_share else None
     if target.kind != "binary":
@@ -207,15 +215,16 @@ def decide_scores(
 
 
 def _shares(target: Target, train: Rows) -> Floats:
-    """Return the share of each class in the training rows."""
+    """Return the share (n classes,) of each class of the target in the training rows."""
     return np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
 
 
 def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
     """Return predicted numbers, or probabilities or decision values by classes of the target.
 
-    `own` is the name of the user's estimator, whose exceptions become an `EstimatorError`. For a
-    built-in probe `own` is "", and exceptions are raised unchanged, as mistakes in code.
+    `model` is a fitted estimator, and `x` has the features of the test rows. `own` is the name of
+    the user's estimator, whose exceptions become an `EstimatorError`. For a built-in probe `own` is
+    "", and exceptions are raised unchanged, as mistakes in code.
     """
     try:
         outputs = _outputs(model, target, x)
@@ -234,7 +243,7 @@ def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
 
 
 def _outputs(model: Any, target: Target, x: Floats) -> Floats:
-    """Ask an estimator for numbers, probabilities or decision values of rows."""
+    """Return numbers, probabilities or decision values that an estimator predicts of rows `x`."""
     if target.kind == "continuous":
         return np.asarray(model.predict(x), dtype=float)
     if gives_probabilities(model):
@@ -245,9 +254,10 @@ def _outputs(model: Any, target: Target, x: Floats) -> Floats:
 
 
 def _by_class(model: Any, target: Target, outputs: Floats, *, own: str) -> Floats:
-    """Return scores in the order of the target's classes; of two classes the positive one's.
+    """Return an estimator's outputs as scores in the order of the target's classes.
 
-    A class that training lacked gets probability 0, or the lowest decision value.
+    Of two classes, only the positive one's scores (n,) are returned. A class that training lacked
+    gets probability 0, or the lowest decision value.
     """
     if outputs.ndim == 1:
         if target.kind == "binary":

@@ -23,7 +23,7 @@ class Member(NamedTuple):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The network's features and the linear components; empty without components."""
+        """Blocks of columns, network and linear components; empty without components."""
         if not self.n_components:
             return ()
         return (

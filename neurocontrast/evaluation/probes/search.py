@@ -60,12 +60,15 @@ class Search:
         return len(self.grid) * len(self.widths)
 
     def middle(self, weight: float | None) -> Choice:
-        """Return the middle of the grid, which is taken where no inner fold can be made."""
+        """Return the middle of the grid and of the widths, taken where no inner fold can be made.
+
+        The `weight` of blocks is passed on.
+        """
         strength = sorted(self.grid)[len(self.grid) // 2]
         return Choice(strength, self.widths[len(self.widths) // 2], weight)
 
     def estimator(self, strength: float) -> Any:
-        """Return the estimator with a penalty, not fitted."""
+        """Return a clone of the probe's estimator with the penalty `strength`, not fitted."""
         return clone(self.model).set_params(**{self.probe.strength: strength})
 
 
@@ -103,7 +106,7 @@ class Losses:
         return self._of[index]
 
     def lowest(self) -> int:
-        """Return the position of the penalty with the least loss, the first of equals.
+        """Return the grid position of the penalty with the least loss, the first of equals.
 
         The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
         """
@@ -117,7 +120,7 @@ class Losses:
         return int(np.argmin(losses))
 
     def lowest_near(self, start: int) -> int:
-        """Move along the grid from a start as long as the loss falls, and return the last position.
+        """Move along the grid from `start` as long as the loss falls, and return the last position.
 
         Stronger penalties are tried first, and taken where the loss is the same.
         """
@@ -136,7 +139,10 @@ class Losses:
 
 
 def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
-    """Choose the penalty, and the width of a kernel, on inner folds."""
+    """Return the penalty, and the width of a kernel, with the least mean loss on inner folds.
+
+    `pairs` are the inner folds, and `values` has the target of all rows.
+    """
     matrices = []
     for fit, tried in pairs:
         x = standardised(design, fit, tried)
@@ -153,9 +159,10 @@ def choose_weight(
 ) -> Choice:
     """Choose the weight of two blocks of features together with penalty and width, on inner folds.
 
-    Blocks are standardised once an inner fold. All penalties are tried with the first weight. With
-    every other weight, the search starts at the best penalty of the nearest weight, and goes on as
-    long as the loss falls.
+    `designs` has the features for each weight, and `pairs` are the inner folds. Blocks are
+    standardised once an inner fold. All penalties are tried with the first weight. With every other
+    weight, the search starts at the best penalty of the nearest weight, and goes on as long as the
+    loss falls.
     """
     blocks = []
     for fit, tried in pairs:
@@ -192,6 +199,7 @@ def _inner_folds(
 ) -> list[InnerFold]:
     """Return features and labels of the inner folds, with features expanded by a kernel.
 
+    `matrices` has the features of each inner fold in `pairs`, and `values` the target of all rows.
     Without a `width`, features are not expanded.
     """
     folds = []
@@ -221,7 +229,10 @@ def expand(train: Floats, test: Floats, width: float | None) -> tuple[Floats, Fl
 
 
 def _loss(model: Any, x: Floats, y: Labels) -> float:
-    """Return the squared error of a regressor, or the log-loss of a classifier."""
+    """Return the mean squared error of a fitted regressor, or the log-loss of a classifier.
+
+    `x` and `y` are the features and labels of the rows to try the fit on.
+    """
     if is_regressor(model):
         return float(((model.predict(x) - y) ** 2).mean())
     likely = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]

@@ -44,7 +44,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     """Names of the parameters that name a side column, or several side columns."""
 
     def side_columns(self) -> tuple[Column, ...]:
-        """Return the columns, such as site and covariates, that are adjusted for."""
+        """Return the side columns that the parameters name, such as site and covariates."""
         columns: list[Column] = []
         for parameter in self.side_parameters:
             named = getattr(self, parameter)
@@ -55,11 +55,11 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return tuple(columns)
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Learn the adjustment from features (n, p) and side columns."""
+        """Learn the adjustment from the features (n, p) and side columns of training rows."""
         raise NotImplementedError
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return adjusted features (n, p)."""
+        """Return features (n, p) adjusted by their side columns, as `estimate` has learned."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None) -> Any:  # noqa: ARG002
@@ -168,7 +168,7 @@ class Residualiser(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Fit the features on the covariates by least squares."""
+        """Regress features on the covariates in `side` by least squares; keep the coefficients."""
         if not len(self.covariates):
             return
         covariates = self.encode_covariates(side, self.covariates, fit=True)
@@ -177,7 +177,7 @@ class Residualiser(SideColumnTransformer):
         self.coef_ = np.linalg.lstsq(covariates - self.centre_, x - x.mean(axis=0), rcond=None)[0]
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return the features without the effect of the covariates."""
+        """Return the features without the effect of the covariates in `side`, as estimated."""
         if not len(self.covariates):
             return x
         return x - (self.encode_covariates(side, self.covariates) - self.centre_) @ self.coef_
@@ -291,7 +291,11 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Harmonise features to the average site; scans of a site not in training are unchanged."""
+        """Harmonise features to the average site by the shift and spread that `estimate` learned.
+
+        Rows of a site that was not learned are refused, or with ``handle_unknown="ignore"``
+        unchanged.
+        """
         if self.site is None:
             return x
         sites = self._names_of(side)
@@ -337,7 +341,7 @@ class ComBat(SideColumnTransformer):
 def _describe_unlearned(
     sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
 ) -> str:
-    """Name the sites that ComBat has not learned, with numbers of rows, and the learned sites."""
+    """Return a sentence: sites that ComBat has not learned, with row counts, and learned sites."""
     subject = f"site '{unknown[0]}' has"
     if len(unknown) > 1:
         counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]
@@ -352,7 +356,7 @@ def _describe_unlearned(
 
 
 def _posterior(standard: Floats) -> tuple[Floats, Floats]:
-    """Estimate posterior shift and variance of one site's standardised features.
+    """Estimate posterior shift and variance (p,) of one site's standardised features (n, p).
 
     Johnson et al. (2007), section 3.2.
     """

@@ -1,4 +1,4 @@
-"""Make folds without a subject on both sides: dealt, by site, by file, column or splitter."""
+"""Make folds without a subject on both sides: at random, by site, file, column or splitter."""
 
 from neurocontrast.evaluation.splits.splitters import (
     LeaveSiteOut,

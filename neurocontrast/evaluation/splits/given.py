@@ -38,8 +38,9 @@ _NEVER_TESTED = -1
 def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     """Tabulate the fold that tests each scan in each repeat, and the site that the fold holds out.
 
-    The fold is empty for a scan that is only trained on. In the fixed design the column ``split``
-    names the scan's part: train, validation or test.
+    The table has a row for each repeat and scan. The fold is empty for a scan that is only trained
+    on. If a column names the test rows, the column ``split`` names the scan's part: train,
+    validation or test.
     """
     repeats = []
     for repeat in sorted({split.repeat for split in splits}):
@@ -62,7 +63,8 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
 def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Read a tab-separated table with participant_id, repeat and fold, and optionally session.
 
-    An empty fold (or ``n/a``) marks a scan that is trained on in every fold and never tested.
+    An empty fold (or ``n/a``) marks a scan that is trained on in every fold and never tested; the
+    returned table has -1 there.
     """
     file = Path(path)
     remedy = "Give the splits.tsv of an evaluation."
@@ -79,7 +81,7 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
-    """Return the splits of a split file for the scans of a table.
+    """Return the splits of a split file `frame` for the scans of `table`, by repeat and fold.
 
     If every fold tests all scans of one site, each split names the site as held out.
     """
@@ -112,7 +114,10 @@ def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
 def _check_whole_subjects(
     folds_of: Sequence[npt.NDArray[np.int64]], subjects: npt.NDArray[np.str_]
 ) -> None:
-    """Refuse folds of any repeat that separate the scans of a subject."""
+    """Refuse a split file that puts scans of a subject into different folds of a repeat.
+
+    `folds_of` has for each repeat the fold of each scan.
+    """
     for repeat, folds in enumerate(folds_of):
         n_folds = pd.Series(folds).groupby(subjects).nunique()
         straddling = list(n_folds.index[n_folds > 1])
@@ -125,7 +130,10 @@ def _check_whole_subjects(
 
 
 def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
-    """Return a column of a split file as whole numbers; refuse other cells by row."""
+    """Return the cells `texts` of a split file's column ``repeat`` or ``fold`` as whole numbers.
+
+    Any other cell is refused; the message has the file's `name` and the row.
+    """
     numbers = pd.to_numeric(texts, errors="coerce")
     lowest = _NEVER_TESTED if texts.name == "fold" else 0
     # There are no more folds, or repeats, than rows that list them.
@@ -141,7 +149,11 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
 
 
 def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[np.int64]:
-    """Return each scan's fold in one repeat; refuse missing, unknown and repeated scans."""
+    """Return the fold of each scan of `table` in one repeat of a split file; -1 if never tested.
+
+    `part` has the file's rows of the repeat. Refused are scans of `table` that are not in `part`,
+    scans that are only in `part`, and scans listed twice.
+    """
     keys = pd.MultiIndex.from_frame(table[["participant_id", "session"]])
     listed_scans = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
     if listed_scans.has_duplicates:
@@ -173,7 +185,10 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
 
 
 def describe_splitter(cv: Any) -> str:
-    """Describe a splitter by its repr, or by its class if the repr has a memory address."""
+    """Return text for a splitter `cv`: its repr, or its class if the repr has a memory address.
+
+    Pairs of training and test rows in place of a splitter are described in words.
+    """
     if not hasattr(cv, "split"):
         return "pairs of training and test rows"
     expression = repr(cv)
@@ -222,7 +237,10 @@ def splits_from_cv(
 def _pairs(
     cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series
 ) -> list[Any]:
-    """Return the index pairs of a splitter or an iterable; name the splitter in errors."""
+    """Return the pairs of training and test rows that a splitter or an iterable `cv` makes.
+
+    An error that the splitter raises becomes a `DataError` that names the splitter.
+    """
     if not hasattr(cv, "split") or isinstance(cv, str):
         if not isinstance(cv, Iterable) or isinstance(cv, str):
             raise ConfigError(
@@ -247,7 +265,11 @@ def _pairs(
 
 
 def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
-    """Return training and test rows of a user's split; refuse rows that form no valid split."""
+    """Return training and test rows of a user's split; refuse rows that form no valid split.
+
+    `pair` is the split, and `number` counts the splits for messages. Rows must be different
+    positions in a table of `n_rows` rows, at least one on each side, and none on both.
+    """
     try:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
@@ -277,16 +299,16 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
 
 
 def _as_positions(rows: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
-    """Return rows as positions, also where a mask marks the rows."""
+    """Return the positions that a mask of `n_rows` rows marks; return other `rows` unchanged."""
     if rows.dtype == bool and rows.shape == (n_rows,):
         return np.flatnonzero(rows)
     return rows
 
 
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
-    """Name the site that each split holds out, if each split tests all scans of one site.
+    """Return splits with the site that each holds out, if each split tests all scans of one site.
 
-    If not, the splits are returned unchanged.
+    If not, the splits are returned unchanged. `sites` has the site of each scan.
     """
     site_of = site_names(sites)
     holding_out = []
@@ -305,7 +327,10 @@ PARTS = ("train", "validation", "test")
 
 
 def fixed_split(table: pd.DataFrame, column: str) -> Split:
-    """Return the one split that a column describes; `train` holds train and validation."""
+    """Return the one split that a column of ``train``, ``validation`` and ``test`` describes.
+
+    `Split.train` holds the rows of train and of validation.
+    """
     if column not in table:
         raise ConfigError(
             f"split_column: there is no column '{column}'.{suggestion(column, table.columns)} "
@@ -336,7 +361,10 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
 
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
-    """Refuse a split whose parts share a subject, or whose train or test has one class alone."""
+    """Refuse a split by column whose parts share a subject, or that cannot teach the target.
+
+    Train and test need two classes, or two numbers; train needs every class of validation and test.
+    """
     parts = parts_of(split)
     for first, second in combinations(PARTS, 2):
         shared = sorted(map(str, set(subjects[parts[first]]) & set(subjects[parts[second]])))
@@ -371,7 +399,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings about classes that are never tested, and about missing validation rows."""
+    """Yield warnings about classes that no test row has, and about missing validation rows."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:
@@ -385,7 +413,8 @@ def look_at_twins(
 ) -> tuple[int, list[Notice]]:
     """Count test rows that are copies of fitted rows, and return a warning where there are any.
 
-    They are not refused: official sets hold some images twice, and every published figure has them.
+    Copies are not refused: official sets hold some images twice, and every published figure has
+    them.
     """
     codes = scan_codes(features, contents)
     n = int(np.isin(codes[split.test], codes[split.train]).sum())

@@ -1,4 +1,4 @@
-"""Deal inner folds of training rows, on which the strength of a probe is chosen."""
+"""Make inner folds of training rows, on which the strength of a probe's penalty is chosen."""
 
 from collections.abc import Sequence
 
@@ -16,6 +16,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
 Pairs = Sequence[tuple[Rows, Rows]]
+"""Pairs of parts of the training rows: rows to fit on, and rows to try a penalty on."""
 
 MIN_INNER_SITES = 2
 MAX_INNER_SITES = 10
@@ -26,8 +27,8 @@ fewer subjects says little."""
 PARTS_OF_TRAIN = 5
 """Number of parts of the training rows, one of which is validation if a split column has none."""
 FEW_PER_INNER_FOLD = 5
-"""Fewest subjects of the smallest class, per inner fold, with which subjects are dealt at random;
-with fewer, each class is spread evenly over the inner folds."""
+"""Fewest subjects of the smallest class, per inner fold, with which folds are made at random; with
+fewer, each class is spread evenly over the inner folds."""
 
 
 def penalty_folds(
@@ -40,11 +41,12 @@ def penalty_folds(
     sites: Texts | None = None,
     validation: Rows | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Return the training rows to fit and the rows to try a penalty on: inner folds or validation.
+    """Return pairs of parts of `train`: rows to fit, and rows to try a penalty on.
 
-    If `validation` is empty, a fifth of `train` takes its place. For a large table only the first
-    inner fold is returned, unless inner folds leave sites out: a single fold would tell of the
-    sites in that fold only.
+    The pairs are inner folds, or, if `validation` holds rows, the one pair of all other rows and
+    `validation`. If `validation` is empty, a fifth of `train` takes its place; None: inner folds.
+    For a large table only the first inner fold is returned, unless inner folds leave sites out: a
+    single fold would tell of the sites in that fold only.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
@@ -68,9 +70,9 @@ def validation_split(
 ) -> tuple[Rows, Rows]:
     """Return training rows to fit, and others to stop early by: one part in ``n_inner_folds``.
 
-    Subjects stay together. The part is dealt evenly over classes (numbers) and sites. If inner
-    folds leave sites out, the part is the group of sites whose share of the rows is nearest to one
-    in ``n_inner_folds``. The part is empty if a class has one subject.
+    Subjects stay together. The part has about the same shares of classes (or numbers) and sites. If
+    inner folds leave sites out, the part is the group of sites whose share of the rows is nearest
+    to one in ``n_inner_folds``. The part is empty if a class has one subject.
     """
     share = 1 / settings.n_inner_folds
     by_site = (
@@ -103,11 +105,11 @@ def inner_folds(
     seed: int,
     sites: Texts | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Split training rows by subject at random; with enough sites, folds leave sites out.
+    """Return inner folds of `train`, made by subject at random: rows to fit, and rows to try.
 
-    Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds
-    if there are fewer subjects than folds. Inner folds whose training rows lack a class are left
-    out.
+    If `sites` are given and there are enough of them, folds leave sites out. Where a class has
+    fewer than five subjects a fold, classes are spread evenly, over fewer folds if there are fewer
+    subjects than folds. Inner folds whose training rows lack a class are left out.
     """
     by_site = [] if sites is None else site_inner_folds(target, train, subjects, sites)
     if by_site:
@@ -132,11 +134,11 @@ def inner_folds(
 def site_inner_folds(
     target: Target, train: Rows, subjects: Texts, sites: Texts
 ) -> list[tuple[Rows, Rows]]:
-    """Split training rows so that each fold tries the penalty on sites that are not fitted.
+    """Return inner folds of `train` that each try the penalty on sites that are not fitted.
 
-    A subject who was scanned at a left-out site is not fitted, at other sites either. The list is
-    empty if fewer than `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to
-    try the penalty on.
+    A fold is a pair: rows to fit, and rows to try. A subject who was scanned at a left-out site is
+    not fitted, at other sites either. The list is empty if fewer than `MIN_INNER_SITES` folds have
+    all classes to fit on, and enough subjects to try the penalty on.
     """
     places = sites[train].astype(str)
     owners = subjects[train].astype(str)
@@ -153,11 +155,11 @@ def site_inner_folds(
 def _teachable(
     target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]
 ) -> list[tuple[Rows, Rows]]:
-    """Return the folds whose training rows have every class, or two different numbers."""
+    """Return `pairs` whose rows to fit have every class in `train`, or two different numbers."""
     needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 
 
 def _smallest_class(values: Labels) -> int:
-    """Return the number of subjects in the smallest class."""
+    """Return the number of subjects in the smallest class; `values` has each subject's class."""
     return int(np.unique(values, return_counts=True)[1].min())

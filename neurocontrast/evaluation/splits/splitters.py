@@ -1,4 +1,4 @@
-"""Deal folds evenly over classes and sites, or hold sites out, with subjects kept together."""
+"""Make folds with equal shares of classes and sites, or hold sites out; subjects stay whole."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Split:
 
     @property
     def named(self) -> str:
-        """Name of the split in messages."""
+        """Name of the split in messages: the site that is held out, or the fold that is tested."""
         if self.held_out_site:
             return f"site '{self.held_out_site}' is held out"
         return f"fold {self.fold} is tested"
@@ -116,7 +116,7 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
     ) -> int:
-        """Return the number of folds times that of repeats."""
+        """Return the number of splits: folds times repeats."""
         del X, y, groups, sites
         return int(self.n_splits * self.n_repeats)
 
@@ -182,7 +182,7 @@ class LeaveSiteOut(BaseCrossValidator):
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None
     ) -> int:
-        """Return the number of sites."""
+        """Return the number of sites in `groups` or `sites`, each of which is held out once."""
         del X, y
         return len(
             set(subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)[1])
@@ -230,7 +230,7 @@ def stratified(
 def leave_site_out(
     sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]
 ) -> list[Split]:
-    """Return the numbered splits of `LeaveSiteOut`, each with its site.
+    """Return the numbered splits of `LeaveSiteOut`, each with its held-out site.
 
     `names` are of the scans, for messages.
     """
@@ -263,7 +263,11 @@ def leave_site_out(
 
 
 def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
-    """Return each subject's fold: subjects, sorted by `keys`, ties at random, are dealt in turn."""
+    """Return each subject's fold: subjects, sorted by `keys`, are put into folds in turn.
+
+    A key has a value for each subject, such as the class; the first key counts most. Subjects with
+    equal keys are sorted at random.
+    """
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
     fold_of = np.empty(n, dtype=np.intp)
@@ -274,7 +278,10 @@ def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Gen
 def _deal_ordered(
     value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator
 ) -> Rows:
-    """Return each subject's fold: within site, neighbours in value get different folds."""
+    """Return each subject's fold: within site, neighbours in value get different folds.
+
+    `value_of` has each subject's value of the target, and `site_of` the number of the site.
+    """
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
     hands = [generator.permutation(n_folds) for _ in range(-(-n // n_folds))]
@@ -286,8 +293,8 @@ def _deal_ordered(
 def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> Floats:
     """Return one value a subject, in sorted order of subjects: the mean, or the rarest value.
 
-    A rare class that subjects have in addition to a common one, as converters do, is then spread
-    over folds too.
+    `owners` has the subject of each of `values`; with `average` the mean is taken. A rare class
+    that subjects have in addition to a common one, as converters do, is then spread over folds too.
     """
     codes = np.unique(owners, return_inverse=True)[1]
     if average:
@@ -299,9 +306,9 @@ def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> F
 
 
 def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
-    """Return the sites in groups of about equal numbers of scans.
+    """Return the sites in at most `n_groups` groups of about equal numbers of scans.
 
-    The largest sites come first, each into the emptiest group.
+    `sites` has the site of each scan. The largest sites come first, each into the emptiest group.
     """
     names, sizes = np.unique(sites.astype(str), return_counts=True)
     groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
@@ -313,7 +320,11 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
 
 
 def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, Texts]:
-    """Return the subject and the site of each row; `NO_SITE` for a row without a site."""
+    """Return subject and site of each row from the `groups` and `sites` that a splitter was given.
+
+    The site is `NO_SITE` for a row without one; a row without a subject is refused. `splitter` is
+    the splitter's name in messages.
+    """
     if (
         sites is None
         and isinstance(groups, pd.DataFrame)
@@ -342,7 +353,10 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
-    """Return subjects and sites; a single column of `groups` is sites, each row then a subject."""
+    """Return `groups` and `sites`; a single column of `groups` is read as sites.
+
+    Each row is then a subject of its own. A column of subjects is refused.
+    """
     column = np.asarray(groups, dtype=object)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     if sites is not None or column.ndim != 1:
@@ -358,7 +372,10 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
-    """Return a split's rows by the keys ``train``, ``validation`` and ``test``."""
+    """Return the rows of a split's parts by the keys ``train``, ``validation`` and ``test``.
+
+    ``train`` lacks the rows of ``validation``, which are empty in cross-validation.
+    """
     validation = split.validation
     if validation is None:
         validation = np.empty(0, dtype=np.intp)
@@ -387,7 +404,10 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
 
 
 def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> str | None:
-    """Return why training rows of a split cannot teach the target; None if they can."""
+    """Return why training rows of a split cannot teach the target; None if they can.
+
+    `owners` has the subject of each row of the table.
+    """
     people = owners[split.train]
     values = target.values[split.train]
     if target.kind == "continuous":
@@ -411,7 +431,11 @@ def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_])
 
 
 def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> None:
-    """Refuse more folds than the smallest class, or a continuous target's cohort, has subjects."""
+    """Refuse `n_folds` folds for too few subjects of a class, or of a continuous target.
+
+    A class needs one subject for each fold, and two in every training fold; a continuous target
+    needs two subjects for each fold.
+    """
     owners = np.asarray(subjects, dtype=object).astype(str)
     if target.kind == "continuous":
         n = len(set(owners))

@@ -27,8 +27,8 @@ def make_regional_beside(plan: Plan) -> ProbeModel | None:
 def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
     """Return a built-in probe of a baseline's features and the embedding, weighed as two blocks.
 
-    None for an encoder without linear components. None also if the user gave an estimator, since
-    only built-in probes scale the two blocks.
+    `first` is the baseline. None for an encoder without linear components. None also if the user
+    gave an estimator, since only built-in probes scale the two blocks.
     """
     if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
         return None

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def make_components(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the plan's estimator on linear components as a model; None without components."""
+    """Return the model of an encoder's linear components alone; None for an encoder without any.
+
+    The components are principal components that the encoder keeps beside its network. The plan's
+    estimator is fitted to them; if the user's own estimator cannot be, a warning is returned.
+    """
     if not plan.own_blocks:
         return None
     block = plan.own_blocks[1]

@@ -33,7 +33,7 @@ class CovariateDesign:
     names: tuple[str, ...]
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the matrices of training and test rows."""
+        """Return the covariates of training rows and of test rows as two matrices of numbers."""
         if not self.names:
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
         table = self.table[list(self.names)]
@@ -74,8 +74,9 @@ def make_baseline(plan: Plan) -> Model:
 def with_estimator(model: ProbeModel, plan: Plan, names: Sequence[str], rows: Rows) -> ProbeModel:
     """Return the covariates' baseline with the user's estimator, if the estimator can fit them.
 
-    If not, the baseline has the default probe and a warning. Without a covariate the baseline is
-    the average of the training rows, which only a built-in probe is sure to predict.
+    The estimator is tried on the columns `names` in the training rows `rows`. If it fails, the
+    baseline has the default probe and a warning. Without a covariate the baseline is the average of
+    the training rows, which only a built-in probe is sure to predict.
     """
     columns = CovariateDesign(plan.table, tuple(names))
     n_covariates = len(model.covariates)
@@ -91,7 +92,10 @@ def with_estimator(model: ProbeModel, plan: Plan, names: Sequence[str], rows: Ro
 
 
 def _has_new_sites(plan: Plan, names: Sequence[str]) -> bool:
-    """Tell whether test has a site that train lacks; refuse new categories of other columns."""
+    """Tell whether a test row of the plan is of a site without training rows.
+
+    A new category in any other of the columns `names` is refused.
+    """
     split = plan.splits[0]
     scans = row_names(plan.table, split.test)
     for name in names:

@@ -36,7 +36,7 @@ class MeasureDesign:
     names: tuple[str, ...]
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the matrices of training and test rows."""
+        """Return the columns of training rows and of test rows as two matrices of numbers."""
         values = self.table[list(self.names)].astype(float).to_numpy()
         imputer = SimpleImputer(keep_empty_features=True)
         return imputer.fit_transform(values[train]), imputer.transform(values[test])
@@ -51,7 +51,10 @@ def make_kernel(plan: Plan) -> ProbeModel | None:
 
 
 def make_second(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return a kernel model of a linear baseline's features; None with the user's own estimator."""
+    """Return a kernel model of a linear baseline's features; None with the user's own estimator.
+
+    `first` is the linear baseline.
+    """
     if plan.estimator is not None or first.baseline is None:
         return None
     design = first.design

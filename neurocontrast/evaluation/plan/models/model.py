@@ -49,7 +49,7 @@ class Baseline(NamedTuple):
     """Name of the model whose features have the embedding beside them; empty for other models."""
 
     def describe(self) -> ModelNames:
-        """Return the entry of ``rivals`` in ``evaluation.json``."""
+        """Return the names as the model's entry under ``rivals`` in ``evaluation.json``."""
         names = {"name": self.name, "what": self.plural}
         for key in ("of", "lacks", "beside"):
             value = getattr(self, key)
@@ -79,17 +79,17 @@ class Model:
     """Warnings about the model."""
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Fit to the training rows of a split only, and predict the test rows."""
+        """Fit the model to the training rows of a split only, and predict the split's test rows."""
         raise NotImplementedError
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
     ) -> EstimatorSection:
-        """Describe the estimator as the section ``probe`` of ``evaluation.json`` does."""
+        """Describe the model's estimator as the section ``probe`` of ``evaluation.json`` does."""
         raise NotImplementedError
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return why the model fitted on all scans is not written; None if the model is written."""
+        """Return why the model fitted on all scans is not written; None if a file is written."""
         raise NotImplementedError
 
 
@@ -105,13 +105,13 @@ class ProbeModel(Model):
     estimator: Probe | BaseEstimator | None = None
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Fit the estimator on the training rows, and predict the test rows."""
+        """Fit the estimator to the training rows of a split, and predict the split's test rows."""
         return fit_and_predict(self.design, target, split, context, estimator=self.estimator)
 
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
     ) -> EstimatorSection:
-        """Return the name, the expression and the grid of the estimator."""
+        """Return the estimator's name, expression and grid as the section ``probe`` of a result."""
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             name, expression = describe_own(self.estimator)
             return EstimatorSection(name=name, own=True, estimator=expression, strength_name=None)
@@ -137,7 +137,10 @@ class ProbeModel(Model):
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return why the fitted estimator is not written; None for a linear probe."""
+        """Return why the fitted estimator is not written to a file; None for a built-in probe.
+
+        A built-in probe of harmonised or residualised features is not written either.
+        """
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             return (
                 "your own estimator is not written, which would need pickle; logistic and ridge "
@@ -151,7 +154,7 @@ class ProbeModel(Model):
         return None
 
     def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
-        """Return the built-in probe: the model's, or the one that the settings name."""
+        """Return the model's built-in probe, or the one for the target that the settings name."""
         if isinstance(self.estimator, Probe):
             return self.estimator
         return PROBES[probe_name(settings, target.kind)]
@@ -167,7 +170,7 @@ class ConstantModel(Model):
         split: Split,
         context: FitContext,  # noqa: ARG002
     ) -> Prediction:
-        """Predict the training rows' median or class shares for every test row."""
+        """Predict the training rows' median or class shares for every test row of a split."""
         return constant_prediction(target, split.train, len(split.test))
 
     def describe(
@@ -177,7 +180,7 @@ class ConstantModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return name and expression for the section ``probe`` of ``evaluation.json``."""
+        """Return ``median`` or ``class shares`` as the section ``probe`` of ``evaluation.json``."""
         name = "class shares"
         if target.kind == "continuous":
             name = "median"
@@ -188,8 +191,9 @@ class ConstantModel(Model):
 class GivenModel(Model):
     """A model fitted elsewhere in the same splits, such as a fine-tuned network.
 
-    `predictions` are of each repeat and fold; `title` names the model and `expression` describes
-    how the model was trained. `n_features` counts the features of all its members together.
+    `predictions` has a prediction for each pair of repeat and fold; `title` names the model and
+    `expression` describes how the model was trained. `n_features` counts the features of all its
+    members together.
     """
 
     title: str
@@ -207,7 +211,7 @@ class GivenModel(Model):
         split: Split,
         context: FitContext,  # noqa: ARG002
     ) -> Prediction:
-        """Return the predictions, made elsewhere, of the split's repeat and fold."""
+        """Return the model's prediction, made elsewhere, for the repeat and fold of `split`."""
         return self.predictions[split.repeat, split.fold]
 
     def describe(
@@ -217,11 +221,11 @@ class GivenModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return name and expression for the section ``probe`` of ``evaluation.json``."""
+        """Return `title` and `expression` as the section ``probe`` of ``evaluation.json``."""
         return EstimatorSection(
             name=self.title, own=True, estimator=self.expression, strength_name=None
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
-        """Return why no model fitted on all scans is written."""
+        """Return `why`: the reason why no model fitted on all scans is written to a file."""
         return self.why

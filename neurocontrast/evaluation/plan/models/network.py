@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def make_network(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the plan's estimator on the network's features as a model; None without components."""
+    """Return the model of the network's features alone; None for an encoder without components.
+
+    The linear components that an encoder keeps beside its network are left out. The plan's
+    estimator is fitted to the features; if the user's own estimator cannot be, a warning is
+    returned.
+    """
     if not plan.own_blocks:
         return None
     block = plan.own_blocks[0]

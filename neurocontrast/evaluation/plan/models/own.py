@@ -25,7 +25,11 @@ _BY_POSITION = ("categorical_features", "interaction_cst", "monotonic_cst")
 
 
 def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
-    """Try the user's own estimator on a model's training rows; return why no fit is possible."""
+    """Return why the user's own estimator cannot fit a model's features; None if a trial succeeds.
+
+    The trial is a fit of the features, which `design` makes, in the training rows `rows`. None also
+    if the user gave no estimator.
+    """
     if plan.estimator is None:
         return None
     picked = find_picked_columns(plan.estimator)
@@ -44,7 +48,7 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 
 
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
-    """Return a baseline if the user's estimator can fit its features, else a warning.
+    """Return a baseline if the user's estimator can fit the baseline's features, else a warning.
 
     With another estimator than the embedding's, estimators would be compared, not features.
     """

@@ -55,7 +55,11 @@ def choose_regional(plan: Plan) -> tuple[str, ...]:
 
 
 def make_regional(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the plan's estimator on the columns that `regional` names; None without columns."""
+    """Return the model of the regional measures of `choose_regional`; None without any.
+
+    The plan's estimator is fitted to the measures; if the user's own estimator cannot be, a warning
+    is returned.
+    """
     names = choose_regional(plan)
     if not names:
         return None

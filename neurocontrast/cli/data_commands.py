@@ -101,7 +101,7 @@ def images(
 
 
 def _cohort_result(participants: Path) -> Result:
-    """Return the number of scans per site, or images per split, in a table that was written."""
+    """Return the result of writing the table `participants`: scans by site, or images by split."""
     from neurocontrast.commands.check_counts import summarise
     from neurocontrast.data.cohort import read_cohort
 
@@ -384,7 +384,10 @@ def check(
 
 
 def _named_measures(tables: Sequence[Path]) -> tuple[str, ...]:
-    """Return ``--set data.measures=[…]`` for tables that `pretrain` does not find alone."""
+    """Return the option ``--set data.measures=[…]``, as two words; no words without tables.
+
+    `tables` are tables of measures that `pretrain` would not find alone.
+    """
     if not tables:
         return ()
     return ("--set", f"data.measures=[{', '.join(map(str, tables))}]")
@@ -455,7 +458,7 @@ def copy_recipe(
 
 
 def _recipe(name: str) -> Path:
-    """Return the file of a recipe; refuse a name that no recipe has."""
+    """Return the file of the recipe with a name; refuse a name that no recipe has."""
     from neurocontrast.config.recipes import list_recipes
 
     recipes = list_recipes()

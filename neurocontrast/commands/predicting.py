@@ -21,10 +21,10 @@ from neurocontrast.reporting.wording import count_text, number_text
 
 @dataclass(frozen=True)
 class Request:
-    """Arguments of `neurocontrast.predict`."""
+    """Arguments of `neurocontrast.predict`, together for the functions that predict."""
 
     people: AnyTable
-    """Scans, measures or embeddings."""
+    """Table, folder or file of the scans, measures or embeddings to predict."""
     out: Path | None
     run: Path | None
     images_root: str | os.PathLike[str] | None
@@ -35,7 +35,7 @@ class Request:
 
 
 class Predictions(Written):
-    """Path of a table of predictions; property `table` reads the table."""
+    """Path of a table of predictions by an evaluation's probe; property `table` reads the file."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -100,7 +100,10 @@ class PeoplePredictions(Written):
 
 
 def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
-    """List the shift of each site's predictions, and the number of labelled people used."""
+    """Return a sentence on each site: shift of its predictions, and number of labelled people.
+
+    The list is empty without a calibration.
+    """
     lines = list[str]()
     if record.calibration is None:
         return lines
@@ -117,7 +120,7 @@ def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
 
 
 def tell_rows(table: pd.DataFrame, on_scan: Callable[[Json], None] | None) -> None:
-    """Call a function with each row of a table as a JSON object."""
+    """Call `on_scan` with each row of `table` as a JSON object; None calls nothing."""
     if on_scan is None:
         return
     for row in json.loads(table.to_json(orient="records", double_precision=15)):

@@ -111,7 +111,7 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
 
 
 def one_of(allowed: Iterable[str]) -> str:
-    """Quote names for a message, at most 30 of them: ``'a', 'b', 'c'``."""
+    """Return names in quotes for a message, at most 30 of them: ``'a', 'b', 'c'``."""
     names = list(allowed)
     quoted = []
     for name in names[:_N_NAMES]:

@@ -141,7 +141,7 @@ class Recognised:
     renamed: frozenset[str]
     """Subjects with another identifier whose scan or row of measures was in the training."""
     n_not_compared: int
-    """Number of subjects with a row whose content could not be compared."""
+    """Number of subjects with a row whose content could not be compared with the training's."""
 
     @property
     def subjects(self) -> frozenset[str]:

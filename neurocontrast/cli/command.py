@@ -212,7 +212,11 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """Output of a command, shown when its work is done: figures, files and the next command."""
+    """Output of a command: figures, files and the next command.
+
+    The function of a command returns one, and `show_result` prints the figures when the work is
+    done.
+    """
 
     facts: Mapping[str, object] = field(default_factory=dict)
     """Figures for programs, printed by ``--json``."""
@@ -332,7 +336,7 @@ def show_unexpected(error: Exception) -> None:
 
 
 def _console(stream: Any) -> Console:
-    """Return the console of a stream; a pipe is wide, so that no table is cut to a screen."""
+    """Return Rich's console for a stream; a pipe is wide, so that no table is cut to a screen."""
     console = Console(file=stream, highlight=False)
     if console.is_terminal:
         return console

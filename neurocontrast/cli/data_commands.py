@@ -101,7 +101,10 @@ def images(
 
 
 def _cohort_result(participants: Path) -> Result:
-    """Return the result of writing the table `participants`: scans by site, or images by split."""
+    """Return the `Result` of writing a table of scans: scans by site, or images by split.
+
+    `participants` is the written table.
+    """
     from neurocontrast.commands.check_counts import summarise
     from neurocontrast.data.cohort import read_cohort
 

@@ -61,7 +61,7 @@ def join(
 
 
 def _joined_tables(path: Path) -> Result:
-    """Return the result of joining tables: features from each, and the command that evaluates all.
+    """Return the `Result` of joining tables: features from each, and the command to evaluate all.
 
     `path` is the joined table of embeddings.
     """
@@ -76,7 +76,7 @@ def _joined_tables(path: Path) -> Result:
 
 
 def _joined_runs(run: Path) -> Result:
-    """Return the result of joining runs: a table of members, and the command that embeds scans.
+    """Return the `Result` of joining runs: a table of members, and the command that embeds scans.
 
     `run` is the folder of the joined run.
     """
@@ -243,7 +243,7 @@ def _failures(scans: IncomingRecord) -> list[str]:
 
 
 def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
-    """Return the result of predicting by weights: number of people, and the scans that failed."""
+    """Return the `Result` of predicting by weights: number of people, and scans that failed."""
     content = written.record.content()
     title, *notes = written.summary().splitlines()
     failed = _failures(written.record.scans)
@@ -254,7 +254,7 @@ def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
 
 
 def _probe_result(path: Path, record: ProbePredictionsRecord, exit_code: int) -> Result:
-    """Return the result of predicting by an evaluation's probe: number of scans, and calibration.
+    """Return the `Result` of predicting by an evaluation's probe: number of scans, calibration.
 
     `path` is the table of predictions, and `record` the content of the JSON file beside the table.
     """
@@ -426,7 +426,10 @@ def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
 
 
 def _lines_of_models(new_site: NewSite) -> Iterator[str]:
-    """Yield a sentence for each model: its metric at sites trained on, and at sites left out."""
+    """Yield a sentence for each model: its metric at sites trained on, and at sites left out.
+
+    `new_site` is the part of an evaluation's record that has the metrics.
+    """
     metric = new_site.metric or ""
     sites = f"{new_site.n_sites} sites left out"
     for model in new_site.models:

@@ -112,7 +112,7 @@ def _following(run: Path) -> tuple[str | Path, ...]:
 
 
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
-    """Return the result of pretraining several encoders: the losses of each in its last epoch.
+    """Return the `Result` of pretraining several encoders: the losses of each in its last epoch.
 
     `metrics` has one row for each member of the run and epoch.
     """

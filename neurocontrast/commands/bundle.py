@@ -137,9 +137,9 @@ def _evaluation_of(place: Path) -> Result | None:
 
 
 def _values_of(evaluation: Result | None) -> dict[str, float]:
-    """Return the value of each metric by name; empty without an evaluation.
+    """Return metric → value, for the metrics of an evaluation that have a value.
 
-    Metrics without a value are left out.
+    The mapping is empty if `evaluation` is None.
     """
     if evaluation is None:
         return {}
@@ -191,7 +191,7 @@ def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription)
 
 
 def _save_encoders(models: Path, run: Path) -> None:
-    """Copy the encoder of the folder `run`, or those of its members, to `models`, without heads."""
+    """Copy the encoder of the folder `run`, or of each member, to `models`, without its head."""
     for folder in members_of(run):
         contract = read_contract(folder).without("head")
         copy_encoder(folder, contract, models / folder.relative_to(run))

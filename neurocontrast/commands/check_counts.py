@@ -8,7 +8,10 @@ from neurocontrast.data.kinds import KINDS, SampleKind
 
 
 def kind_of_images(cohort: Cohort) -> SampleKind | None:
-    """Return the kind of natural images to which a cohort's paths lead; None for brains."""
+    """Return the kind of natural images to which a cohort's paths lead.
+
+    None for a cohort of brains, with scans or regional measures.
+    """
     for path in cohort.table.get("path", ()):
         address = address_of(str(path))
         if address is not None:

@@ -55,7 +55,7 @@ def doctor(config: AnyConfig | None = None) -> Diagnosis:
 
 
 def describe_machine() -> Machine:
-    """Describe software, processor and GPUs of this machine."""
+    """Return a record of this machine's software, processor, threads and GPUs, for `doctor`."""
     environment = describe_environment()
     machine: Json = {}
     for key in ("neurocontrast", "python", "packages", "platform"):

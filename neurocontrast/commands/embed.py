@@ -51,7 +51,7 @@ class EmbeddingsTable(Written):
     """
 
     def summary(self) -> str:
-        """Describe the table by its numbers of scans, people and features."""
+        """Return a line with the table's numbers of scans, people and features."""
         read = read_embeddings(self.location)
         scans = f"{len(read.table):,} scans"
         if "subject_id" in read.table:
@@ -206,7 +206,10 @@ def _extract(
     settings: Config,
     progress: Progress,
 ) -> npt.NDArray[np.float32]:
-    """Return the features of all networks side by side, one row a scan."""
+    """Embed the scans by each network of a run; return all features side by side, one row a scan.
+
+    Batches of scans that a stopped call has kept are not embedded again.
+    """
     features = []
     for reading, finished in zip(readings, batches, strict=True):
         of_network = extract_features(

@@ -124,7 +124,7 @@ class EvaluationResult(WrittenFigures):
         return report(self, **options)
 
     def summary(self) -> str:
-        """Describe the people who were evaluated, and the leading metrics of each model."""
+        """Return lines of text on the evaluated people and the leading metrics of each model."""
         record = self.record
         people = f"{count_text(record.n.scans or 0, 'scan')} of {record.n.subjects:,} subjects"
         names = leading_metrics(record.kind, record.metrics)[:_N_METRICS]

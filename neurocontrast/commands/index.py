@@ -158,7 +158,10 @@ class _Files:
         return cls(table, measures, measures.with_suffix(".json"), record_of_table(table))
 
     def check(self, *, overwrite: bool) -> None:
-        """Refuse a folder that cannot be written to, and files that exist unless `overwrite`."""
+        """Refuse a folder that cannot be written to, and files that exist already.
+
+        With `overwrite` existing files are accepted.
+        """
         check_writable(self.table)
         for path in (self.table, self.measures, self.description, self.record):
             if os.path.lexists(path) and not overwrite:

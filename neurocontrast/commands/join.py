@@ -316,7 +316,7 @@ def _shown(cell: str | None) -> str:
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
-    """Describe the joined table of embeddings, for its metadata.
+    """Return the description of the joined table, which is written as metadata of its file.
 
     Keys on which all tables agree are kept, people of pretraining are united, and the block of
     columns of each table is described by `_describe_runs`.

@@ -128,7 +128,8 @@ def _weights_at(
     """Return the folder of the weights at `path` with the folders of its probes; or None.
 
     None is returned for the probe of an evaluation. The path of a single probe of weights counts as
-    one, if `embeddings` is a table of embeddings or if `run` is not None.
+    one, if `embeddings` is a table of embeddings or if `run` is not None. Weights as a whole are
+    refused with a `run`, since they have an encoder of their own.
     """
     weights = probes_of(path)
     if weights is None:

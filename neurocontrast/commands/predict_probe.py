@@ -278,7 +278,10 @@ def _doubts(
     outside: OutsideRecord | None,
     calibration: CalibrationRecord | None,
 ) -> Iterator[str]:
-    """Yield warnings on missing records of the probe, outlying scans and uncalibrated sites."""
+    """Yield warnings on outlying scans, uncalibrated sites, and facts that the probe lacks.
+
+    A probe may lack its training people, and the distribution of its training features.
+    """
     if not fitted.trained_on:
         yield (
             "The probe does not say whom it was fitted on (a bundle names nobody): trained_on is "

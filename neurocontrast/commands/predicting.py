@@ -49,7 +49,7 @@ class Predictions(Written):
         return ProbePredictionsRecord.of(read_json(path), path)
 
     def summary(self) -> str:
-        """Describe the numbers of predicted, outside and failed scans, and the calibrations."""
+        """Return lines of text: numbers of predicted, outlying and failed scans, calibrations."""
         record = self.record
         n_predicted = record.n.scans - record.n_failed
         title = f"{record.target} predicted for {count_text(n_predicted, 'scan')}"
@@ -63,7 +63,7 @@ class Predictions(Written):
 
 
 class PeoplePredictions(Written):
-    """Predictions of people, with the record of how they were made, and their file if there is one.
+    """Predictions of people by weights, the record of how they were made, and their file, if any.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class PeoplePredictions(Written):
         return f"{type(self).__name__}('{path}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Describe the numbers of predicted, outside and failed people, and the calibrations."""
+        """Return lines of text: numbers of predicted and outlying people, calibrations, errors."""
         return "\n".join(self._lines)
 
 

@@ -192,7 +192,10 @@ class _Prepared:
         options: PrepareOptions,
         outcomes: Sequence[ScanOutcome],
     ) -> Self:
-        """Select the scans without a problem; `outcomes` has one for each row of the cohort."""
+        """Select the scans of a cohort that were prepared without a problem.
+
+        `stems` and `outcomes` have an entry for each row of the cohort's table.
+        """
         rows = [row for row, outcome in enumerate(outcomes) if not outcome.problem]
         return cls(
             cohort.table.iloc[rows],

@@ -40,7 +40,7 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True, eq=False)
 class ComparedMeasures:
-    """Table and page of `compare_measures`, and the number of people who could not be read."""
+    """Result of `compare_measures`: table of people, page, and number of unreadable people."""
 
     table: pd.DataFrame
     page: Path

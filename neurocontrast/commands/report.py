@@ -52,7 +52,7 @@ class ComparisonResult(WrittenFigures):
         return read_comparison(self.location)
 
     def summary(self) -> str:
-        """Describe the models' differences from the reference evaluation, with their intervals."""
+        """Return lines of text: the models' differences from the reference, with intervals."""
         record = self.record
         table = self.table
         title = f"difference [{level_text(record.confidence_level)} interval]"

@@ -43,13 +43,14 @@ predictions as a share of the prediction."""
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of `verify_weights`: comparison of features with a known answer, and of a scan.
+    """Comparison by `verify_weights` of weights with a known answer, and of a scan, if given.
 
-    The user's scan is compared with the training scans.
+    The user's scan is compared with the training scans of the weights.
     """
 
     checks: list[tuple[bool, str]]
-    """Comparisons with the known answer: whether each passed, and a sentence with the numbers."""
+    """Comparisons with the known answer, the recorded features of a test sample: whether each
+    passed, and a sentence with the numbers."""
     facts: list[str] = field(default_factory=list)
     """Sentences on the user's scan, and on measures in which the scan is like the training
     scans."""

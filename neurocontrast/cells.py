@@ -10,7 +10,7 @@ import numpy as np
 from neurocontrast.files import composed, trimmed
 
 _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a", "#null!", "<na>", "."})
-"""Marks of missing cells; upper and lower case are the same."""
+"""Texts in lower case that mark a cell as missing; a cell is compared in lower case."""
 _MISSING_IN_PYTHON = frozenset({"None", "NaT"})
 """Python's marks of missing cells, in this spelling only: ``none``, as in "no diagnosis", is a
 value.
@@ -20,7 +20,8 @@ _MISSING_OF_PANDAS = ("NAType", "NaTType")
 pandas.
 """
 WORDS_FOR_MISSING = frozenset(("missing", "not available", "not recorded", "no data"))
-"""Words for "not known", which columns must decode or refuse: `is_missing` does not take them."""
+"""Words for "not known" in cells that `is_missing` does not take: columns must decode or refuse
+them."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]*))\.0+")
 
@@ -51,7 +52,10 @@ def is_missing(cell: str) -> bool:
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number in a cell, with a decimal point; None if the cell has no finite number."""
+    """Return the text `cell` as a float, or None if the text is not a finite number.
+
+    Decimals follow a point, not a comma.
+    """
     if not _NUMBER.fullmatch(cell):
         return None
     value = float(cell)
@@ -61,7 +65,7 @@ def number_of(cell: str) -> float | None:
 
 
 def text_of(value: object) -> str:
-    """Return a cell's value as text: a missing value is "", 1.0 is "1", a day has no time."""
+    """Return the `value` of a cell as text: "" if missing, "1" for 1.0, a date without 00:00:00."""
     if value is None or type(value).__name__ in _MISSING_OF_PANDAS:
         return ""
     if isinstance(value, datetime):
@@ -77,14 +81,14 @@ def text_of(value: object) -> str:
 
 @lru_cache(maxsize=65_536)
 def spelling_of(text: str) -> str:
-    """Return the name of a site or class in one spelling: Unicode NFC, trimmed, 1 for 1.0."""
+    """Return a site's or class's name in one spelling: Unicode NFC, trimmed, 1 for 1.0."""
     spelled = trimmed(composed(text))
     whole = _WHOLE.fullmatch(spelled)
     return whole.group(1) if whole else spelled
 
 
 def level_of(value: object) -> str | None:
-    """Return the site or class that a cell names, in one spelling; None if the cell is missing."""
+    """Return the site or class that a cell's `value` names, in one spelling; None if missing."""
     spelled = spelling_of(text_of(value))
     if is_missing(spelled):
         return None

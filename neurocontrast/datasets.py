@@ -24,7 +24,7 @@ _IN_REPOSITORY = Path(__file__).resolve().parents[1] / "sample"
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Sample cohort of real brains.
+    """Sample cohort of real brains, which `load_sample` returns: table, files and description.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
 
 @dataclass(frozen=True, eq=False)
 class MeasuresSample:
-    """Regional measures of real people of one site.
+    """Regional measures of real people of one site, which `load_measures` returns.
 
     Parameters
     ----------
@@ -162,7 +162,11 @@ _MEASURES = {"ds000222": "measures_ds000222", "piop2": "measures"}
 
 
 def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, caller: str) -> Path:
-    """Return the folder of a sample data set; refuse a folder without a list of its files."""
+    """Return the folder of the sample data sets; refuse a folder without the file `listing`.
+
+    The folder is `path`, or the one that the environment variable ``NEUROCONTRAST_SAMPLE`` names,
+    or ``sample`` of the repository. `caller` is the function that the message of the error names.
+    """
     folder = Path(path or os.environ.get(VARIABLE) or _IN_REPOSITORY).expanduser().absolute()
     if not (folder / listing).is_file():
         raise DataError(
@@ -175,7 +179,11 @@ def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, call
 
 
 def _checked_files(folder: Path, listing: str, *, readme: str) -> pd.DataFrame:
-    """Read the list of a sample data set's files; refuse missing or changed files."""
+    """Read `listing`, the table of a sample data set's files; refuse missing or changed files.
+
+    The table has one row a file of `folder`: its path and the SHA-256 that its content must have.
+    The file `readme` must exist too.
+    """
     files = read_text_table(folder / listing).reset_index(drop=True)
     missing = {"file", "sha256"}.difference(files)
     if missing:

@@ -17,13 +17,15 @@ from neurocontrast.progress import ONLY_WARNINGS, SILENT, Progress, Task, warn_c
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SILENCE = 5.0
 _SECONDS_OF_SPEED = 3600.0
-"""Seconds over which speed is averaged: one large batch can take longer than Rich's 30 seconds."""
+"""Seconds over which the speed of a progress bar is averaged: one large batch can take longer than
+Rich's 30 seconds."""
 
 
 class _Silence:
-    """Clock time at which `sign_of_life` writes next, unless a bar moves on the terminal.
+    """Clock time, `ends`, at which `sign_of_life` writes its next line on standard error.
 
-    Any other output postpones the time.
+    The module has one instance. Any other output postpones the time; while `n_bars` bars move on
+    the terminal, nothing is written.
     """
 
     n_bars = 0
@@ -41,9 +43,9 @@ _SILENCE = _Silence()
 def as_progress(given: Progress | bool | None) -> Progress:
     """Return the display of progress that a Python function's argument ``progress`` asks for.
 
-    None, the default, shows lines on standard error in a terminal or a notebook, nothing elsewhere,
-    and raises Python's warnings. True shows the bars or lines of the command line, False nothing,
-    warnings included.
+    A `Progress` is returned unchanged. None, the default, shows lines on standard error in a
+    terminal or a notebook, nothing elsewhere, and raises Python's warnings. True shows the bars or
+    lines of the command line, False nothing, warnings included.
     """
     if given is None:
         if is_watched():
@@ -76,7 +78,10 @@ def console_progress(*, quiet: bool = False) -> Progress:
 
 @contextmanager
 def sign_of_life() -> Iterator[None]:
-    """Write "Working …" on standard error after 5 s without other output, and again every 10 s."""
+    """Write "Working …" on standard error after 5 s without other output, and again every 10 s.
+
+    A thread writes until the context ends.
+    """
     over = threading.Event()
 
     def speak() -> None:
@@ -94,7 +99,7 @@ def sign_of_life() -> Iterator[None]:
 
 
 def _shown(figures: Mapping[str, float | str]) -> str:
-    """Return metrics of a task as one line of words: ``loss 1.234, learning rate 0.0001``."""
+    """Return a task's metrics, `figures` by name, as one line: ``loss 1.2, accuracy 0.91``."""
     words = []
     for name, figure in figures.items():
         if not isinstance(figure, str):
@@ -125,7 +130,10 @@ class _Rate(rich_progress.ProgressColumn):
 
 
 class _Display(rich_progress.Progress):
-    """Bars of progress, each task's metrics on a line below, so that a narrow terminal fits all."""
+    """Rich's progress bars, with the metrics of each task on a line below the task's bar.
+
+    A narrow terminal thus fits both.
+    """
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -154,9 +162,9 @@ class _Task:
 
 
 class _Bars(_Messages):
-    """Show a bar for each task, with speed, time left and metrics.
+    """`Progress` for a terminal: shows a bar for each task, with speed, time left and metrics.
 
-    Tasks within a task share the display.
+    A task that begins within another task adds its bar to the same display.
     """
 
     def __init__(self, console: Console) -> None:
@@ -188,7 +196,7 @@ class _Bars(_Messages):
 
 
 class _Lines(_Messages):
-    """Write progress as lines, for a log.
+    """`Progress` for a log: writes lines of text in place of bars.
 
     Lines tell the begin of the first task, progress at most every 10 s, and the end of each task.
     """
@@ -232,14 +240,14 @@ class _Lines(_Messages):
 
 
 def _count(done: int, total: int | None) -> str:
-    """Return the number of units done as text: ``3/10``, or ``3`` if the total is unknown."""
+    """Return how many units of a task are done: ``3/10``, or ``3`` if the total is unknown."""
     if total is None:
         return str(done)
     return f"{done}/{total}"
 
 
 class _WatchedLines(_Lines):
-    """Show progress as lines to a person at a terminal or notebook; raise warnings as Python's."""
+    """`Progress` for a person at a terminal or notebook: lines of text, and Python's warnings."""
 
     def warning(self, text: str) -> None:
         _SILENCE.begin_anew()

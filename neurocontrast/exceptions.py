@@ -111,7 +111,7 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
 
 
 def one_of(allowed: Iterable[str]) -> str:
-    """Quote names for a message, at most 30 of them: ``'a', 'b', 'c'``."""
+    """Return names in quotes for a message, at most 30 of them: ``'a', 'b', 'c'``."""
     names = list(allowed)
     quoted = []
     for name in names[:_N_NAMES]:
@@ -123,26 +123,32 @@ def one_of(allowed: Iterable[str]) -> str:
 
 
 def said(error: object) -> str:
-    """Return the message of another package's error on one line, cut to 300 characters."""
+    """Return the message of another package's `error` on one line, cut to 300 characters.
+
+    An error without a message is named by its class.
+    """
     return _cut(" ".join(str(error).split()), _N_SAID) or type(error).__name__
 
 
 def _cut(text: str, n_max: int) -> str:
-    """Cut a text to a number of characters, with an ellipsis at the end."""
+    """Return `text` cut to `n_max` characters, the last an ellipsis; a shorter text unchanged."""
     if len(text) <= n_max:
         return text
     return f"{text[: n_max - 1]}…"
 
 
 def printable(text: str) -> str:
-    """Escape control characters, and bytes of a path that are not UTF-8."""
+    """Return `text` with control characters, and bytes of a path that are not UTF-8, escaped."""
     if text.isprintable():
         return text
     return "".join(map(_escaped, text))
 
 
 def _escaped(character: str) -> str:
-    """Return a character; escape a control character, which a terminal would take for a command."""
+    """Return a character, or its escape if a terminal would take the character for a command.
+
+    The end of a line is not escaped.
+    """
     if category(character) in _UNSHOWN and character != "\n":
         return character.encode("unicode_escape", "backslashreplace").decode("ascii")
     return character

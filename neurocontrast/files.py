@@ -27,14 +27,14 @@ ScanFiles: TypeAlias = str | tuple[str, ...]
 
 
 def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ScanFiles:
-    """Return the files of a scan as text: one path, or a tuple with the path of each channel."""
+    """Return the path or paths of a scan as `str`: one path, or a tuple with one path a channel."""
     if isinstance(scan, str | os.PathLike):
         return os.fspath(scan)
     return tuple(os.fspath(path) for path in scan)
 
 
 def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Return the files of a scan as a tuple, with the path of each channel."""
+    """Return the path or paths of a scan as a tuple of `str`, one path a channel."""
     files = as_scan(scan)
     if isinstance(files, str):
         return (files,)
@@ -67,7 +67,7 @@ def as_on_disk(path: str) -> str:
 
 
 def _entries_named(folder: Path, name: str) -> list[Path]:
-    """List the entries of a folder whose names are `name` in the Unicode form NFC."""
+    """List the entries of `folder` whose names, in the Unicode form NFC, are `name`."""
     return [entry for entry in folder.glob("*") if composed(entry.name) == name]
 
 
@@ -159,7 +159,7 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
 
 
 def _nearest_existing(target: Path) -> Path:
-    """Return a folder if there is one at the path, or the nearest existing path above."""
+    """Return `target` if a folder is there, or else the nearest path above that exists."""
     if target.is_dir():
         return target
     return next(parent for parent in target.parents if os.access(parent, os.F_OK))
@@ -266,7 +266,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
-    """Put a filled temporary folder in place of the target.
+    """Move the filled folder `temporary` to the path `target`; an earlier folder there is removed.
 
     A target that `stays`, such as a mount point, is not renamed: its entries are replaced.
     """
@@ -293,9 +293,9 @@ def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
 
 
 def sweep(path: str | os.PathLike[str]) -> None:
-    """Remove temporary folders that killed processes left while writing a folder.
+    """Remove temporary folders that killed processes left while writing the folder `path`.
 
-    A folder that was being replaced when the process was killed is put back.
+    An earlier folder at `path` that was being replaced when the process was killed is put back.
     """
     target = Path(path).absolute()
     pattern = re.compile(rf"\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}}(-replaced)?")
@@ -314,14 +314,20 @@ def sweep(path: str | os.PathLike[str]) -> None:
 
 
 def _put_back(left: Path, target: Path) -> None:
-    """Move earlier entries of a folder back; new entries of the same names stay."""
+    """Move the entries of the folder `left` back into `target`; entries already there stay.
+
+    `left` holds the earlier entries of `target`, set aside by a process that was killed.
+    """
     for entry in list(left.iterdir()):
         if not (target / entry.name).exists():
             entry.rename(target / entry.name)
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:
-    """Return a file system error that names the target file in place of the temporary one."""
+    """Return a file system error that names the file `target` in place of the file `temporary`.
+
+    An error that names another file is returned unchanged.
+    """
     if error.errno is not None and (
         error.filename is None or temporary.name in str(error.filename)
     ):
@@ -347,7 +353,10 @@ def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
 
 
 def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
-    """Write a table and a ``.json`` of the same name; a killed process leaves no unmatched pair."""
+    """Write `table` to `path`, and `about` to the ``.json`` file of the same name.
+
+    A killed process leaves no table beside the JSON file of another table.
+    """
     with atomic_path(path) as of_table, atomic_path(path.with_suffix(".json")) as of_json:
         write_table(of_table, table)
         write_json(of_json, about)
@@ -355,7 +364,7 @@ def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
 
 
 def digest_of(*parts: object) -> str:
-    """Return a digest of the texts of some values, in their order, as 32 hexadecimal digits."""
+    """Return the BLAKE2b digest of the texts of `parts`, in order, as 32 hexadecimal digits."""
     state = hashlib.blake2b(digest_size=16)
     for value in parts:
         encoded = str(value).encode("utf-8")
@@ -365,7 +374,10 @@ def digest_of(*parts: object) -> str:
 
 
 class DigestSink(io.RawIOBase):
-    """Binary file that keeps none of the bytes written, only the SHA-256 of them."""
+    """Binary file that keeps none of the bytes written, only their SHA-256 and number.
+
+    A table of embeddings is written to one, to learn the digest of its file.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -377,7 +389,7 @@ class DigestSink(io.RawIOBase):
         return True
 
     def write(self, content: Any) -> int:
-        """Add bytes to the digest, and return the number of bytes."""
+        """Add the bytes `content` to the digest, and return the number of bytes."""
         n_bytes = memoryview(content).nbytes
         self._sha256.update(content)
         self._n_bytes += n_bytes

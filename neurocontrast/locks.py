@@ -20,7 +20,7 @@ LOCK = ".lock"
 _PATIENCE = 5.0
 """Seconds to wait for a lock: the processes of a killed call may take a moment to end."""
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
-"""Error numbers of file systems that have no locks."""
+"""Error numbers that locking raises on file systems without locks."""
 
 
 @contextlib.contextmanager

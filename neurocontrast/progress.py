@@ -15,14 +15,17 @@ scikit-learn, which calls transformers of this package.
 
 
 class Task(Protocol):
-    """Long work whose progress is shown, for instance an epoch or the preprocessing of a cohort."""
+    """Interface of a task whose progress is shown, such as an epoch; `Progress.task` begins one."""
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
         """Count `n` more units as done; `shown` are metrics to show next to the bar, by name."""
 
 
 class Progress(Protocol):
-    """Interface by which long work shows tasks, messages and warnings, as in `display`."""
+    """Interface by which long work shows tasks, messages and warnings.
+
+    `neurocontrast.display` has the implementations for terminals, notebooks and logs.
+    """
 
     def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[Task]:
         """Begin to show a task of `total` units (None if unknown), until the context ends."""
@@ -72,5 +75,5 @@ def warn_caller(text: str) -> None:
 
 
 def _package_of(frame: FrameType) -> str:
-    """Return the top-level package of the code that runs in a frame."""
+    """Return the name of the top-level package whose code runs in a frame of the call stack."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -35,7 +35,8 @@ Description = dict[str, Any]
 _PREFIXES = re.compile(r"^(?:sub[-_]\s*)+(?=.)", re.IGNORECASE)
 _AS_FLOAT = re.compile(r"^([0-9]+)\.0+$")
 CONTENT = "content_digest"
-"""Column with a digest of each scan's content, to recognise a person under a new identifier."""
+"""Column, in a table of embeddings, with a digest of each scan's content, to recognise a person
+under a new identifier."""
 
 
 def version() -> str:
@@ -90,7 +91,7 @@ def subject_label(identifier: str) -> str:
 
 
 def unify_subjects(subjects: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return identifiers with all spellings of one person replaced by one spelling.
+    """Return the identifiers `subjects`, in order, with one spelling for each person.
 
     The spelling is the person's first one in `known`, or else in `subjects`.
     """
@@ -113,7 +114,7 @@ def _digest_as_written(text: str) -> str:
 
 
 def _possible_digests(subject_id: str) -> set[str]:
-    """Return digests of all spellings of an identifier.
+    """Return the digests by which this or an earlier version may have recorded an identifier.
 
     Earlier versions digested identifiers as spelled in a table, such as ``sub-01`` or ``01``.
     """
@@ -129,14 +130,18 @@ def _possible_digests(subject_id: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Recognised:
-    """Subjects of a table who also were in pretraining, recognised by identifier or by content."""
+    """Subjects of a table who were in a training, recognised by identifier or by content.
+
+    The training is the pretraining of an encoder, or the fit of a probe; `KnownPeople.find` returns
+    the subjects.
+    """
 
     named: frozenset[str]
-    """Subjects whose identifier was in pretraining."""
+    """Subjects whose identifier was in the training."""
     renamed: frozenset[str]
-    """Subjects with another identifier whose scan or row of measures was in pretraining."""
+    """Subjects with another identifier whose scan or row of measures was in the training."""
     n_not_compared: int
-    """Number of subjects with a row whose content could not be compared."""
+    """Number of subjects with a row whose content could not be compared with the training's."""
 
     @property
     def subjects(self) -> frozenset[str]:
@@ -145,7 +150,7 @@ class Recognised:
 
     @property
     def renamed_text(self) -> str:
-        """Words on the number of `renamed` subjects, to follow the number of all in a message."""
+        """Words on the number of `renamed` subjects, to follow the number of all; "" if none."""
         if not self.renamed:
             return ""
         return f", {len(self.renamed)} of them under another identifier (the same content)"
@@ -153,23 +158,30 @@ class Recognised:
 
 @dataclass(frozen=True)
 class KnownPeople:
-    """Digests of the people of a pretraining: of identifiers, and of scans or measures."""
+    """Digests of the people of a training: of identifiers, and of scans or measures.
+
+    The training is the pretraining of an encoder, or the fit of a probe.
+    """
 
     subjects: frozenset[str] | None = None
-    """Digests of identifiers; None if the people of pretraining are unknown."""
+    """Digests of identifiers; None if the people of the training are unknown."""
     contents: frozenset[str] = frozenset()
-    """Digests of scans, or of rows of regional measures."""
+    """Digests of scans, or of rows of regional measures, of the training."""
     is_complete: bool = False
-    """Whether `contents` has a digest of every scan or row of pretraining."""
+    """Whether `contents` has a digest of every scan or row of the training."""
 
     @classmethod
     def of_rows(cls, subjects: Iterable[str], contents: Collection[str]) -> Self:
-        """Return digests of a table's people, from identifiers and digests of rows' content."""
+        """Return digests of the people of a training, one entry of `subjects` and `contents` a row.
+
+        `subjects` are identifiers; `contents` are digests of the rows' scans or measures, "" if
+        unknown.
+        """
         digests = frozenset(map(subject_digest, set(subjects)))
         return cls(digests, frozenset(" ".join(contents).split()), all(contents))
 
     def find(self, subjects: Collection[str], contents: Collection[str]) -> Recognised:
-        """Find subjects who were in pretraining, by identifier or by the content of any row.
+        """Find subjects of a table who were in the training, by identifier or content of any row.
 
         Parameters
         ----------
@@ -212,7 +224,10 @@ def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
 
 
 def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
-    """Join the digests of people of several pretraining runs; unknown people add nobody."""
+    """Join the digests of people of several pretraining runs to one; unknown people add nobody.
+
+    The contents are complete only if those of every run are.
+    """
     subjects = frozenset[str]()
     contents = frozenset[str]()
     is_complete = True
@@ -224,7 +239,7 @@ def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
 
 
 def _git_revision() -> Description | None:
-    """Return commit and state (modified or not) of the checkout; None without a repository."""
+    """Return commit and state (modified or not) of this package's git checkout; None if none."""
     revision = _described_revision()
     if revision is None:
         return None
@@ -233,7 +248,10 @@ def _git_revision() -> Description | None:
 
 @cache
 def _described_revision() -> str | None:
-    """Ask git for the checkout's commit, only once: a process runs the code loaded at its start."""
+    """Return the commit of this package's git checkout, with "-dirty" if modified; None if none.
+
+    Git is asked only once: a process runs the code loaded at its start.
+    """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

@@ -64,7 +64,7 @@ _DAMAGE_OF_ARRAYS: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
 
 
 class ErrorOptions(TypedDict, total=False):
-    """Class of the error that a reader raises for an unusable file, and advice in the message."""
+    """Keyword arguments of readers: class of the error for an unusable file, and advice."""
 
     error: type[NeurocontrastError]
     """Class of the error; `DataError` by default."""
@@ -118,7 +118,7 @@ def is_broken_link(path: str | os.PathLike[str]) -> bool:
 
 
 def _problem_of_link(path: str | os.PathLike[str]) -> str:
-    """Return why a link's target is absent, as git-annex leaves for absent content; "" if none."""
+    """Return why the target of a link is absent, such as in git-annex; "" if `path` is no link."""
     if not os.path.islink(path):  # noqa: PTH114  a plain call, as the table of a cohort has 100,000
         return ""
     target = os.readlink(path)  # noqa: PTH115
@@ -128,7 +128,7 @@ def _problem_of_link(path: str | os.PathLike[str]) -> str:
 
 
 def problem_of_content(path: str | os.PathLike[str]) -> str:
-    """Return why a file's content is absent; "" if present.
+    """Return why the content of the file `path` is absent, as words of a message; "" if present.
 
     There may be no file, or only a pointer that git-lfs or git-annex left in place of the content.
     """
@@ -144,7 +144,7 @@ def problem_of_content(path: str | os.PathLike[str]) -> str:
 
 
 def _problem_of_pointer(content: bytes) -> str:
-    """Return the problem and remedy of a pointer that git-lfs or git-annex left; "" for none."""
+    """Return problem and remedy if a file's `content` is a git-lfs or annex pointer; "" if not."""
     for start, problem in _POINTERS.items():
         if content.startswith(start):
             return problem
@@ -255,7 +255,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _without_contradictions(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object as a dict; refuse two values for one key."""
+    """Return the `pairs` of a JSON object as a dict; refuse a key that has two different values."""
     values = dict(pairs)
     for key, value in pairs:
         if value != values[key]:
@@ -310,7 +310,7 @@ def read_arrays(
 
 
 def _problem_of_shape(shape: tuple[int, ...], expected: Sequence[int | None]) -> str:
-    """Return how an array's shape differs from the expected one (None: any length); "" if right."""
+    """Return how an array's `shape` differs from `expected` (None: any length); "" if right."""
     lengths = []
     for length in expected:
         lengths.append("any" if length is None else str(length))
@@ -325,5 +325,5 @@ def _problem_of_shape(shape: tuple[int, ...], expected: Sequence[int | None]) ->
 def refuse(
     place: object, problem: str, error: type[NeurocontrastError] = DataError, remedy: str = ""
 ) -> NoReturn:
-    """Raise the error for a file that cannot be used, with the problem and the remedy."""
+    """Raise `error` for the file `place` that cannot be used, with `problem` and `remedy`."""
     raise error(f"{place}: {problem}. {remedy}".rstrip()) from None

@@ -44,6 +44,6 @@ class Registry(Generic[Entry]):
         return self._entries[name]
 
     def entries(self) -> list[Entry]:
-        """Return all entries, making the ones not yet used."""
+        """Return all entries in order of registration, making the ones not yet used."""
         entries = map(self.find, self._makers)
         return [entry for entry in entries if entry is not None]

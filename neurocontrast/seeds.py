@@ -53,9 +53,10 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 def derive_many_uniforms(
     keys: Sequence[Sequence[int | str]], *, samples: ArrayLike, n_numbers: Sequence[int]
 ) -> list[np.ndarray]:
-    """Draw the numbers of `derive_uniforms` for several keys in one call.
+    """Draw the numbers of `derive_uniforms` for each of several `keys` in one call.
 
-    Returns an array (n, count) for each key; `n_numbers` has the counts.
+    Return an array (n samples, n numbers) for each key, whose second length is given by
+    `n_numbers`.
     """
     numbers = np.asarray(samples).astype(np.uint64)
     n_blocks = -(-np.array(n_numbers) // 4)
@@ -77,7 +78,7 @@ def derive_many_uniforms(
 def philox4x32(
     counters: np.ndarray, *, key: tuple[int | np.ndarray, int | np.ndarray]
 ) -> np.ndarray:
-    """Compute random words by Philox 4×32 with ten rounds.
+    """Compute pseudorandom 32-bit words from `counters` and a `key` by Philox 4×32 with ten rounds.
 
     Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section
     3.3.

@@ -37,7 +37,8 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
 Fields = dict[str, Any]
-"""Key → type and default, ``...`` for no default, as `pydantic.create_model` takes the fields."""
+"""Key of a section → pair of type and default (``...`` for none), as `pydantic.create_model` takes
+them."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Component = TypeVar("_Component")
@@ -45,7 +46,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 class Settings(BaseModel):
-    """Base of a component's settings, which cannot be changed; an unknown key is an error."""
+    """Base class of pydantic models with a component's settings: unchangeable, no unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -93,7 +94,7 @@ def checked(
 
 @cache
 def _model_of(constructor: Callable[..., None]) -> type[BaseModel]:
-    """Return a pydantic model whose fields are the arguments of a constructor."""
+    """Return a pydantic model that checks the arguments of a constructor, a field for each."""
     # No source has its fields: else pydantic searches every imported module for their docstrings.
     return create_model(
         "Arguments",
@@ -151,7 +152,7 @@ def _derive_model(
 
 
 def _parameters_of(component: type[object]) -> dict[str, str]:
-    """Read the descriptions of parameters from a class's numpydoc docstring."""
+    """Return parameter → description, read from the numpydoc docstring of the class `component`."""
     docstring = inspect.getdoc(component) or ""
     _, _, section = docstring.partition("Parameters\n----------\n")
     section = re.split(r"\n\n\w+\n-+\n", section)[0]
@@ -167,7 +168,10 @@ def _parameters_of(component: type[object]) -> dict[str, str]:
 
 
 def _fields_of(constructor: Callable[..., None]) -> Fields:
-    """Return parameter → annotation and default, for all parameters of a constructor."""
+    """Return parameter → pair of annotation and default, for all parameters of a constructor.
+
+    The first parameter, ``self``, is left out; the default of a required parameter is ``...``.
+    """
     annotations = get_type_hints(constructor, include_extras=True)
     _, *parameters = inspect.signature(constructor).parameters.values()
     fields: Fields = {}
@@ -318,7 +322,7 @@ def choose(
 
 
 def _hint_for(name: str, names: Sequence[str]) -> str:
-    """Return advice on a name that no component has.
+    """Return advice on `name`, which is none of the components' `names`; "" without advice.
 
     The advice is a similar name or, for ``module:Class`` of a user, to import the module.
     """
@@ -329,10 +333,10 @@ def _hint_for(name: str, names: Sequence[str]) -> str:
 
 
 def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
-    """Return the message for a configuration that has a list or a word in place of a section.
+    """Return the message for `given`, a list or a word where the configuration needs a section.
 
-    The message lists the keys of `usual`, the model of the default component; if there is no
-    default, the message has the `rule`.
+    The message lists the keys of `usual`, the settings class of the default component. Without a
+    default component the message begins with `rule`, a sentence that says which section is needed.
     """
     if usual is None:
         return f"{rule}, found {_shown(given)}."
@@ -341,12 +345,19 @@ def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
 
 
 def _explained(lines: list[str]) -> PydanticCustomError:
-    """Return pydantic's error for a section, from lines on wrong keys relative to the section."""
+    """Return a pydantic error that holds `lines`, one message for each wrong key of a section.
+
+    Keys in the lines are relative to the section; `_lines_of_section` puts the section's key in
+    front.
+    """
     return PydanticCustomError("explained", "{text}", {"lines": lines, "text": "; ".join(lines)})
 
 
 def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """Return a line for each wrong key: dotted key, rule, and wrong value."""
+    """Return a message for each wrong key in pydantic's `error`: dotted key, rule and wrong value.
+
+    `model` is the settings class that refused the keys, in which allowed keys are looked up.
+    """
     problems = error.errors()
     sections = set()
     for problem in problems:
@@ -376,7 +387,10 @@ def _dotted(keys: Sequence[str | int]) -> str:
 
 
 def _lines_of_section(problem: ErrorDetails) -> Iterator[str]:
-    """Yield the lines of the error of a nested section, each with the section's key in front."""
+    """Yield the messages on wrong keys of a nested section, each with the section's key in front.
+
+    `problem` is the entry of pydantic's error that `_explained` made for the section.
+    """
     section = _dotted(problem["loc"])
     for line in problem["ctx"]["lines"]:
         if line[0] == ":":
@@ -386,7 +400,10 @@ def _lines_of_section(problem: ErrorDetails) -> Iterator[str]:
 
 
 def _unknown_key(keys: Sequence[str | int], allowed: Sequence[str], *, is_offered: bool) -> str:
-    """Return the line for an unknown key; only the first in a section lists the allowed keys."""
+    """Return the message on the unknown key at the path `keys`, with a similar allowed key.
+
+    All `allowed` keys are listed unless `is_offered`: an earlier message of the section lists them.
+    """
     line = f"{_dotted(keys)}: unknown key.{suggestion(str(keys[-1]), allowed)}"
     if is_offered:
         return line
@@ -394,7 +411,7 @@ def _unknown_key(keys: Sequence[str | int], allowed: Sequence[str], *, is_offere
 
 
 def _rule(error: ErrorDetails) -> str:
-    """Return a sentence: the rule that a value breaks, the value, and a similar allowed name."""
+    """Return a sentence on one wrong value of pydantic's `error`: rule, value, similar name."""
     rule = error["msg"].removeprefix("Value error, ").removesuffix(".")
     rule = re.sub(r"^(Input|List|Tuple|String) should ", "must ", rule)
     rule = re.sub("a valid (array|tuple)", "a list", rule).replace(" after validation, not 0", "")
@@ -412,7 +429,10 @@ def _rule(error: ErrorDetails) -> str:
 
 
 def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Return the allowed keys of the section that holds a wrong key, found by the path `loc`."""
+    """Return the allowed keys of the section that holds a wrong key.
+
+    `loc` is the path of the wrong key in the settings class `model`.
+    """
     models = [model]
     for key in loc[:-1]:
         inner: list[type[BaseModel]] = []
@@ -435,7 +455,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _shown(value: object) -> str:
-    """Return a value as YAML would write the value, cut to 80 characters for a message."""
+    """Return `value` as text for a message, cut to 80 characters; True is "true", None "null"."""
     shown = repr(value)
     if value is None:
         shown = "null"

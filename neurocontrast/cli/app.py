@@ -28,7 +28,10 @@ _INTERRUPTED = 130
 
 
 def _group(name: str, help: str, commands: Mapping[str, Callable[..., Result]]) -> typer.Typer:
-    """Group commands under a name; the group's help is also shown if no command is typed."""
+    """Return a Typer application in which `commands`, word → function, are below a name.
+
+    The help of the group is also shown if no command is typed.
+    """
     group = typer.Typer(
         name=name,
         help=help,
@@ -154,7 +157,7 @@ def _show_unforeseen(error: Exception) -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Tell whether an error says that memory of the machine or of a GPU was too small."""
+    """Tell whether an error says that memory of the machine, or of a GPU, was too small."""
     # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
     message = str(error)
     is_of_torch = "out of memory" in message or "allocate memory" in message

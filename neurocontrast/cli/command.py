@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, metavar: str | None = None) -> Any:
-    """Describe an option to Typer: its help, its flags if not ``--name``, and a placeholder."""
+    """Return Typer's description of an option: help, flags if not ``--name``, and placeholder."""
     return typer.Option(..., *names, help=help, metavar=metavar)
 
 
 def argument(metavar: str, help: str) -> Any:
-    """Describe a positional argument to Typer: placeholder and help."""
+    """Return Typer's description of a positional argument: placeholder and help."""
     return typer.Argument(help=help, metavar=metavar)
 
 
@@ -60,7 +60,7 @@ Evaluated = Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """Options that every command has: ``--json`` and ``--quiet``."""
+    """Options that every command has, as typed for one call: ``--json`` and ``--quiet``."""
 
     as_json: Annotated[bool, option("Print the result as JSON, for programs.", "--json")] = False
     quiet: Annotated[
@@ -155,7 +155,8 @@ class EvaluationOptions(ConfigOptions):
 def command(function: Callable[..., Result]) -> Callable[..., None]:
     """Make a command from a function: parameters become options, and the result is printed.
 
-    The options of the class of the function's parameter `common` are added.
+    The options of the class of the function's parameter `common` are added. Return a function that
+    Typer can register as a command.
     """
     parameters = dict(inspect.signature(function, eval_str=True).parameters)
     options: type[CommonOptions] = parameters.pop("common").annotation
@@ -211,7 +212,11 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """Output of a command, shown when its work is done: figures, files and the next command."""
+    """Output of a command: figures, files and the next command.
+
+    The function of a command returns one, and `show_result` prints the figures when the work is
+    done.
+    """
 
     facts: Mapping[str, object] = field(default_factory=dict)
     """Figures for programs, printed by ``--json``."""
@@ -249,7 +254,7 @@ def accept_any_character() -> None:
 
 
 def _is_unicode(stream: Any) -> bool:
-    """Tell whether the encoding of a stream has every character."""
+    """Tell whether an output stream has a Unicode encoding, which can write every character."""
     return str(getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
@@ -287,7 +292,7 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
 
 
 def _show_table(table: pd.DataFrame, console: Console) -> None:
-    """Print the first rows of a table: ruled on a terminal, without rules in a pipe."""
+    """Print the first rows of a command's table: ruled on a terminal, without rules in a pipe."""
     box = None
     if console.is_terminal:
         box = SIMPLE_HEAD
@@ -331,7 +336,7 @@ def show_unexpected(error: Exception) -> None:
 
 
 def _console(stream: Any) -> Console:
-    """Return the console of a stream; a pipe is wide, so that no table is cut to a screen."""
+    """Return Rich's console for a stream; a pipe is wide, so that no table is cut to a screen."""
     console = Console(file=stream, highlight=False)
     if console.is_terminal:
         return console
@@ -339,7 +344,7 @@ def _console(stream: Any) -> Console:
 
 
 def _cell(value: Any) -> str:
-    """Return a cell of a table as text: numbers with three digits, "" for a missing value."""
+    """Return the value of a cell as text: numbers with three digits, "" for a missing value."""
     if value is None or value != value:
         return ""
     if not isinstance(value, float):

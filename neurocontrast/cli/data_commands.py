@@ -101,7 +101,10 @@ def images(
 
 
 def _cohort_result(participants: Path) -> Result:
-    """Return the number of scans per site, or images per split, in a table that was written."""
+    """Return the `Result` of writing a table of scans: scans by site, or images by split.
+
+    `participants` is the written table.
+    """
     from neurocontrast.commands.check_counts import summarise
     from neurocontrast.data.cohort import read_cohort
 
@@ -384,7 +387,10 @@ def check(
 
 
 def _named_measures(tables: Sequence[Path]) -> tuple[str, ...]:
-    """Return ``--set data.measures=[…]`` for tables that `pretrain` does not find alone."""
+    """Return the option ``--set data.measures=[…]``, as two words; no words without tables.
+
+    `tables` are tables of measures that `pretrain` would not find alone.
+    """
     if not tables:
         return ()
     return ("--set", f"data.measures=[{', '.join(map(str, tables))}]")
@@ -455,7 +461,7 @@ def copy_recipe(
 
 
 def _recipe(name: str) -> Path:
-    """Return the file of a recipe; refuse a name that no recipe has."""
+    """Return the file of the recipe with a name; refuse a name that no recipe has."""
     from neurocontrast.config.recipes import list_recipes
 
     recipes = list_recipes()

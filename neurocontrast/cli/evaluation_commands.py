@@ -61,7 +61,10 @@ def join(
 
 
 def _joined_tables(path: Path) -> Result:
-    """Return the number of features from each joined table, and the command that evaluates all."""
+    """Return the `Result` of joining tables: features from each, and the command to evaluate all.
+
+    `path` is the joined table of embeddings.
+    """
     from neurocontrast.documents.embeddings import read_embeddings
 
     read = read_embeddings(path)
@@ -73,7 +76,10 @@ def _joined_tables(path: Path) -> Result:
 
 
 def _joined_runs(run: Path) -> Result:
-    """Return the runs that a joined run averages, and the command that embeds scans."""
+    """Return the `Result` of joining runs: a table of members, and the command that embeds scans.
+
+    `run` is the folder of the joined run.
+    """
     from neurocontrast.encoders.members import read_record
 
     record = read_record(run)
@@ -150,7 +156,10 @@ def evaluate(
 
 
 def _sizes_of(words: str) -> list[int | str]:
-    """Read the sizes of a learning curve; the settings refuse words that are no numbers."""
+    """Return the sizes of a learning curve in a text such as "100,200"; other words stay text.
+
+    The settings refuse words that are no numbers.
+    """
     sizes: list[int | str] = []
     for word in map(str.strip, words.split(",")):
         if word.isdecimal():
@@ -234,7 +243,7 @@ def _failures(scans: IncomingRecord) -> list[str]:
 
 
 def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
-    """Return how many people were predicted by weights, and the scans that failed."""
+    """Return the `Result` of predicting by weights: number of people, and scans that failed."""
     content = written.record.content()
     title, *notes = written.summary().splitlines()
     failed = _failures(written.record.scans)
@@ -245,7 +254,10 @@ def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
 
 
 def _probe_result(path: Path, record: ProbePredictionsRecord, exit_code: int) -> Result:
-    """Return how many scans the probe of an evaluation predicted, and the probe's calibration."""
+    """Return the `Result` of predicting by an evaluation's probe: number of scans, calibration.
+
+    `path` is the table of predictions, and `record` the content of the JSON file beside the table.
+    """
     from neurocontrast.commands.predicting import describe_calibration
 
     outside = record.outlyingness
@@ -414,7 +426,10 @@ def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
 
 
 def _lines_of_models(new_site: NewSite) -> Iterator[str]:
-    """Yield a sentence for each model: its metric at sites trained on, and at sites left out."""
+    """Yield a sentence for each model: its metric at sites trained on, and at sites left out.
+
+    `new_site` is the part of an evaluation's record that has the metrics.
+    """
     metric = new_site.metric or ""
     sites = f"{new_site.n_sites} sites left out"
     for model in new_site.models:
@@ -431,7 +446,7 @@ def _lines_of_models(new_site: NewSite) -> Iterator[str]:
 
 
 def _figure(value: float | None, interval: Sequence[float | None] | None) -> str:
-    """Format a metric with its interval, as ``0.71 [0.62, 0.8]``; NaN is "not defined"."""
+    """Return a metric with its interval as text, ``0.71 [0.62, 0.8]``; NaN is "not defined"."""
     if value is None or value != value:
         return "not defined"
     low, high = interval or (None, None)

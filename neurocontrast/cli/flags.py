@@ -48,7 +48,7 @@ class Flags:
 
     @classmethod
     def of(cls, command: str, parameters: Mapping[str, inspect.Parameter]) -> Self:
-        """Derive the flags of a command from the annotations of its parameters."""
+        """Derive the flags of a command from the annotations of its function's `parameters`."""
         flags = {name: _flag_of(parameter) for name, parameter in parameters.items()}
         return cls(flags, _SECTIONS.get(command, ""))
 
@@ -111,7 +111,10 @@ class Flags:
 
 
 def _flag_of(parameter: inspect.Parameter) -> str:
-    """Return an option's flag in Typer's spelling, the first of several; "" for an argument."""
+    """Return the flag of an option, the first of several, as typed; "" for an argument.
+
+    Typer's description of the option is an annotation of `parameter`.
+    """
     for annotation in getattr(parameter.annotation, "__metadata__", ()):
         if not isinstance(annotation, OptionInfo):
             continue
@@ -121,7 +124,7 @@ def _flag_of(parameter: inspect.Parameter) -> str:
 
 
 def _flag_with_value(flag: str, value: str) -> str:
-    """Return a flag as typed for a value of Python; "" for a list or mapping."""
+    """Return a flag as typed for a Python value, such as ``--no-x`` for False; "" for a list."""
     if value in ("True", "true"):
         return flag
     if value in ("False", "false"):

@@ -104,12 +104,18 @@ def pretrain(
 
 
 def _following(run: Path) -> tuple[str | Path, ...]:
-    """Return the words of the suggested next command: embed scans by a new run or weights."""
+    """Return the words of the next command to suggest, which embeds scans by `run`.
+
+    `run` is a new run directory, or new weights.
+    """
     return ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
 
 
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
-    """Return the losses of the last epoch, for each encoder of a run that trained several."""
+    """Return the `Result` of pretraining several encoders: the losses of each in its last epoch.
+
+    `metrics` has one row for each member of the run and epoch.
+    """
     last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[
         last.columns.str.startswith(("member", "epoch", "train_loss", "val_loss"))

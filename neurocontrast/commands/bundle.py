@@ -126,7 +126,10 @@ def bundle(
 
 
 def _evaluation_of(place: Path) -> Result | None:
-    """Read ``evaluation.json`` of a folder, or of the folder around a probe; None without one."""
+    """Read ``evaluation.json`` of the folder `place`, or of the folder above; None if absent.
+
+    `place` is an evaluation directory, or its folder ``probe``.
+    """
     for folder in (place, place.parent):
         if (folder / FILE).is_file():
             return read_evaluation(folder)
@@ -134,7 +137,10 @@ def _evaluation_of(place: Path) -> Result | None:
 
 
 def _values_of(evaluation: Result | None) -> dict[str, float]:
-    """Return the value of each metric of an evaluation; metrics without a value are left out."""
+    """Return metric → value, for the metrics of an evaluation that have a value.
+
+    The mapping is empty if `evaluation` is None.
+    """
     if evaluation is None:
         return {}
     values = {}
@@ -145,7 +151,7 @@ def _values_of(evaluation: Result | None) -> dict[str, float]:
 
 
 def _list_versions() -> dict[str, str]:
-    """Return the versions of the libraries that a bundle was made with."""
+    """Return library → version, for the libraries with which a bundle is made."""
     return {
         "monai": metadata.version("monai"),
         "numpy": metadata.version("numpy"),
@@ -155,12 +161,16 @@ def _list_versions() -> dict[str, str]:
 
 
 def _number(names: Sequence[str]) -> dict[str, str]:
-    """Number names from "0", as MONAI's metadata describe channels."""
+    """Return number → name, numbered from "0", as MONAI's metadata describe channels."""
     return {str(number): name for number, name in enumerate(names)}
 
 
 def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription) -> FittedProbe:
-    """Read the probe fitted on a run's features, without the identities of training people."""
+    """Return the probe of the folder `evaluation` without the identities of training people.
+
+    A probe that was not fitted on features of the run with the description `described`, or that was
+    fitted on joined features of several encoders, is refused.
+    """
     probe = load_probe(evaluation)
     if is_joined(probe.blocks):
         n = len(probe.blocks)
@@ -181,7 +191,7 @@ def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription)
 
 
 def _save_encoders(models: Path, run: Path) -> None:
-    """Write the encoder of a run, or the encoders of its members, without heads."""
+    """Copy the encoder of the folder `run`, or of each member, to `models`, without its head."""
     for folder in members_of(run):
         contract = read_contract(folder).without("head")
         copy_encoder(folder, contract, models / folder.relative_to(run))
@@ -190,7 +200,11 @@ def _save_encoders(models: Path, run: Path) -> None:
 
 
 def _licences(licence: str | os.PathLike[str] | None) -> str:
-    """Return the licence of the weights, then the licence of the code, as one text."""
+    """Return the licence of the weights, then the licence of the code, as one text.
+
+    `licence` is a text file with the licence of the weights; without one the text says "not
+    stated".
+    """
     if licence is None:
         of_weights = (
             "Licence of the weights: not stated. Ask who made them; the data that they were "
@@ -233,15 +247,15 @@ class _AllSamples:
     columns: list[str]
     shapes: list[str]
     is_resampled: bool
-    """Whether every scan is resampled."""
+    """Whether the scans of all encoders are resampled to a voxel size."""
     is_alike: bool
-    """Whether all encoders read the same columns."""
+    """Whether all encoders of scans read the same table columns."""
     max_missing: float
     """Share of measures that a person may lack: the strictest limit among the encoders."""
 
 
 def _samples_of(source: Brains) -> _Samples:
-    """Describe the scans, or the regional measures, that an encoder reads."""
+    """Describe the scans, or the regional measures, that an encoder reads by its `source`."""
     if isinstance(source, RegionalMeasures):
         return _Samples(source.known.columns, (1,), measures=source.known)
     channels = source.channels or ("t1",)
@@ -252,7 +266,10 @@ def _samples_of(source: Brains) -> _Samples:
 
 
 def _samples_of_all(sources: Sequence[Brains]) -> _AllSamples:
-    """Describe the scans, or the regional measures, that all encoders of a run read."""
+    """Describe together the scans, or the regional measures, that all encoders of a run read.
+
+    `sources` has one entry for each encoder.
+    """
     channels = dict[str, None]()
     columns = dict[str, None]()
     shapes = dict[str, None]()

@@ -55,7 +55,8 @@ class CheckReport:
     deep: bool
     """Whether every voxel was read, or headers alone."""
     phi: dict[str, int] | None = None
-    """Numbers of fields that could identify a patient, and of files that could not be read."""
+    """``n_found``, number of fields that could identify a patient, and ``n_unread``, number of
+    files that could not be read; None if `check` did not look."""
     good: Path | None = None
     """Written table of the rows without a problem; None if none was asked for."""
     recipe: tuple[str, ...] = ("small",)
@@ -69,21 +70,21 @@ class CheckReport:
 
     @property
     def n_scans(self) -> int:
-        """Number of rows."""
+        """Number of scans, or of other samples: rows of the checked table."""
         return len(self.cohort)
 
     @property
     def n_subjects(self) -> int:
-        """Number of people."""
+        """Number of people in the checked table."""
         return int(self.cohort.table["subject_id"].nunique())
 
     @property
     def passed(self) -> bool:
-        """Whether there is no problem."""
+        """Whether the table has no problem, whatever the warnings."""
         return not self.problems.found
 
     def facts(self) -> Json:
-        """Return the report as JSON-ready values."""
+        """Return the report as a mapping of JSON values, which `check` prints under ``--json``."""
         facts: Json = {
             "passed": self.passed,
             "n_scans": self.n_scans,
@@ -106,7 +107,7 @@ class CheckReport:
         return self.to_text()
 
     def _title(self) -> str:
-        """Return a line that counts the samples, and says whether headers or voxels were read."""
+        """Return a line with the number of samples, and whether headers or voxels were read."""
         counted = f"{self.n_scans} scans of {self.n_subjects} subjects"
         store = "headers"
         content = "voxels"
@@ -126,7 +127,7 @@ class CheckReport:
         return f"{self.cohort.source.name}: {counted}; checked {read}."
 
     def to_text(self, *, n_shown: int = 20) -> str:
-        """Return the report as lines of text, at most `n_shown` problems in full."""
+        """Return the report as lines of text, at most `n_shown` problems and warnings in full."""
         summary = self.summary.to_string(na_rep="", float_format="{:.1f}".format)
         parts = [self._title(), summary]
         if self.warnings:
@@ -144,7 +145,7 @@ class CheckReport:
         return "\n\n".join(parts)
 
     def _verdict(self, n_shown: int) -> str:
-        """Return the problems as text; without a problem, a sentence that counts the raw scans."""
+        """Return the table's problems as text; without any, a sentence that counts raw scans."""
         if not self.passed:
             return self.problems.to_text(n_shown)
         if self.n_unprepared:
@@ -238,24 +239,24 @@ def check(
 
 @dataclass(frozen=True)
 class _InspectedSamples:
-    """Kind of the samples of a table, with the warnings that their files gave."""
+    """Result of opening a table's images: kind, warnings of their files, number of raw scans."""
 
     kind: str
     """Kind of the samples, as ``data.kind`` names it."""
     warnings: tuple[str, ...]
     n_unprepared: int = 0
-    """Number of whole heads, and of brains that are not in MNI space."""
+    """Number of raw scans: whole heads, and brains that are not in MNI space."""
 
 
 def _readable_rows(inspection: Inspection) -> list[int]:
-    """Return the positions of the table's rows whose image files exist."""
+    """Return the numbers, from 0, of the table's rows without a problem of their image files."""
     columns = ("path", *inspection.cohort.channels)
     lines = {problem.line for problem in inspection.problems.found if problem.column in columns}
     return [row for row, line in enumerate(inspection.lines) if line not in lines]
 
 
 def _files_of_rows(cohort: Cohort, rows: Sequence[int]) -> list[Path]:
-    """Return all image files of some rows of a table, in the order of the rows."""
+    """Return all image files of some rows of a cohort's table, in the order of the rows."""
     files = []
     for scan in cohort.subset(rows).scans:
         files += list(map(Path, files_of(scan)))
@@ -265,7 +266,10 @@ def _files_of_rows(cohort: Cohort, rows: Sequence[int]) -> list[Path]:
 def _checked_target(
     write_good: str | Path | None, participants: str | Path, *, overwrite: bool
 ) -> Path | None:
-    """Return the path of the table to write; refuse a file that exists, or the checked table."""
+    """Return `write_good`, the table to write, as a path; refuse a file that exists, or the input.
+
+    None if no table is to be written. The input is the checked table `participants`.
+    """
     if write_good is None:
         return None
     good = Path(write_good)
@@ -278,7 +282,10 @@ def _checked_target(
 def _check_measures(
     participants: Path, settings: MeasureDataSettings, *, phi: bool, good: Path | None
 ) -> CheckReport:
-    """Check a table of people together with the tables of their regional measures."""
+    """Check the people of the table `participants`, and the tables of their regional measures.
+
+    Return the report of `check`; write the rows without a problem to the file `good`, if not None.
+    """
     inspected, warnings = check_measures(participants, settings, write_good=good)
     people = inspected.people
     summary = add_counts(summarise(people), inspected)
@@ -311,7 +318,11 @@ def _inspect_images(
     deep: bool,
     progress: Progress,
 ) -> _InspectedSamples:
-    """Open natural images, and add their problems to the problems of the table."""
+    """Open the natural images of some rows, and add their problems to the table's problems.
+
+    `rows` are rows of the inspected table whose files exist. Return the kind of the images, and the
+    warnings about them.
+    """
     warnings = inspection.cohort.warnings
     if rows:
         readable = inspection.cohort.subset(rows)
@@ -322,7 +333,11 @@ def _inspect_images(
 def _inspect_scans(
     inspection: Inspection, rows: Sequence[int], findings: Sequence[Finding]
 ) -> _InspectedSamples:
-    """Add the problems of opened scans to the problems of the table; count the raw scans."""
+    """Add the problems of opened scans to the problems of the table; count the raw scans.
+
+    `findings` has the result of opening the scan of each of `rows`. Return the number of raw scans,
+    and warnings about the table, the images, and brains that are not in MNI space.
+    """
     readable = inspection.cohort.subset(rows)
     for row, name, finding in zip(rows, readable.names(), findings, strict=True):
         if finding.problem:
@@ -337,7 +352,10 @@ def _inspect_scans(
 
 
 def _scans_called_raw(cohort: Cohort) -> set[ScanFiles]:
-    """Return the scans that the column ``stage`` of a table written by `index` calls raw."""
+    """Return the image files of scans that the cohort's column ``stage`` calls raw.
+
+    `index` writes the column; a table without the column has none.
+    """
     if "stage" not in cohort.table:
         return set()
     is_raw = cohort.table["stage"].eq("raw")
@@ -345,7 +363,7 @@ def _scans_called_raw(cohort: Cohort) -> set[ScanFiles]:
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:
-    """Write the rows of a table that have no problem.
+    """Write the rows of the inspected table that have no problem to the file `good`.
 
     Refuse where a problem is of no single row, or where every row has a problem.
     """

@@ -8,7 +8,10 @@ from neurocontrast.data.kinds import KINDS, SampleKind
 
 
 def kind_of_images(cohort: Cohort) -> SampleKind | None:
-    """Return the kind of a cohort's natural images; None for brain scans and for measures."""
+    """Return the kind of natural images to which a cohort's paths lead.
+
+    None for a cohort of brains, with scans or regional measures.
+    """
     for path in cohort.table.get("path", ()):
         address = address_of(str(path))
         if address is not None:
@@ -17,7 +20,10 @@ def kind_of_images(cohort: Cohort) -> SampleKind | None:
 
 
 def summarise(cohort: Cohort) -> pd.DataFrame:
-    """Count scans of each site, or images of each split; the last row counts all."""
+    """Count the scans of each site, or the images of each split, one row each.
+
+    The last row counts all scans.
+    """
     sample_kind = kind_of_images(cohort)
     table = cohort.table
     if sample_kind is not None:
@@ -34,7 +40,11 @@ def summarise(cohort: Cohort) -> pd.DataFrame:
 
 
 def _count_scans(scans: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
-    """Count the scans of a site, with a count of each sex and diagnosis of the whole table."""
+    """Return one row of `summarise`: the counts and ages of `scans`, of one site or of all sites.
+
+    Sexes and diagnoses are counted that the table `whole` has, so that all rows have the same
+    columns.
+    """
     row: dict[str, float] = {"scans": len(scans), "subjects": scans["subject_id"].nunique()}
     if "age" in whole:
         ages = scans["age"].agg(["mean", "min", "max"])
@@ -52,5 +62,5 @@ def _count_scans(scans: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
 
 
 def without_ages(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the counts without ages, since the youngest and oldest are single people."""
+    """Return the table of `summarise` without ages: the youngest and oldest are single people."""
     return summary.loc[:, ~summary.columns.astype(str).str.startswith("age")]

@@ -29,7 +29,7 @@ class MeasuresFacts:
 
     @classmethod
     def of(cls, inspected: InspectedMeasures) -> "MeasuresFacts":
-        """Return number, atlas and program of inspected measures."""
+        """Return number, atlas, program and tables of the measures that `inspected` has read."""
         table = inspected.table
         return cls(inspected.values.shape[1], table.atlas, table.software, table.sources)
 
@@ -41,7 +41,12 @@ class MeasuresFacts:
 def settings_of_measures(
     participants: Path, settings: MeasureDataSettings | None, kind: str | None
 ) -> MeasureDataSettings | None:
-    """Return settings to read a table as regional measures; None for a table of images."""
+    """Return settings to read `participants` as regional measures; None for a table of images.
+
+    Given `settings` are returned unchanged. Without them the defaults are returned if `kind` is
+    ``measures``; or if no kind is given, and `participants` has measures itself, or a file
+    ``measures.tsv`` beside the table and no column ``path``.
+    """
     if settings is not None:
         return settings
     if kind == "measures" or (kind is None and is_of_measures(participants.expanduser())):
@@ -67,7 +72,10 @@ def check_measures(
 
 
 def add_counts(summary: pd.DataFrame, inspected: InspectedMeasures) -> pd.DataFrame:
-    """Return the counts of each site, with the numbers of missing values and of zeros."""
+    """Return `summary`, the counts by site, with columns ``missing`` and ``zero`` for the measures.
+
+    They have the numbers of missing values and of zeros at each site, and in the last row of all.
+    """
     counts = pd.DataFrame(
         {"missing": inspected.values.isna().sum(axis=1), "zero": inspected.zeros.sum(axis=1)}
     )

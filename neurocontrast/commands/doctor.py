@@ -55,7 +55,7 @@ def doctor(config: AnyConfig | None = None) -> Diagnosis:
 
 
 def describe_machine() -> Machine:
-    """Describe software, processor and GPUs of this machine."""
+    """Return a record of this machine's software, processor, threads and GPUs, for `doctor`."""
     environment = describe_environment()
     machine: Json = {}
     for key in ("neurocontrast", "python", "packages", "platform"):
@@ -67,7 +67,10 @@ def describe_machine() -> Machine:
 
 
 def _shape_without_table(settings: Config, source: Source) -> list[int]:
-    """Return the shape of the scans that the configured encoder takes; refuse a shape too small."""
+    """Return the shape of the scans that the configured encoder takes; refuse a shape too small.
+
+    The shape follows from the settings alone, since no table of scans is configured.
+    """
     prepared = source.prepared(None)
     model = build_model(settings.encoder, n_channels=prepared.n_channels)
     check_shape(model.encoder, prepared.shape(None))
@@ -75,7 +78,7 @@ def _shape_without_table(settings: Config, source: Source) -> list[int]:
 
 
 def _plan(settings: Config, source: Source, listed: Cohort) -> Json:
-    """Describe the run that `pretrain` would train on a table.
+    """Describe the run that `pretrain` would train on the table of scans `listed`.
 
     State the shape of the encoder's input, the numbers of scans and members, and the recipe
     recommended for the table.

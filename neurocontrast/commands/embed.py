@@ -45,10 +45,13 @@ from neurocontrast.weights import folder_of
 
 
 class EmbeddingsTable(Written):
-    """Path of a table of features, which `neurocontrast.embedding.read_embeddings` reads."""
+    """Path of a table of features that `embed` wrote.
+
+    `neurocontrast.embedding.read_embeddings` reads the table.
+    """
 
     def summary(self) -> str:
-        """Describe the table by its numbers of scans, people and features."""
+        """Return a line with the table's numbers of scans, people and features."""
         read = read_embeddings(self.location)
         scans = f"{len(read.table):,} scans"
         if "subject_id" in read.table:
@@ -139,7 +142,10 @@ def _list_scans(
     data: AnyDataSettings,
     transforms: Compose | None,
 ) -> list[Reading[Source]]:
-    """List the scans of a table as each network of a run reads them; refuse unlike lists."""
+    """List the scans of the table `participants` as each network of a run reads them.
+
+    Refuse a table of which the networks would read different scans.
+    """
     listings: list[Reading[Source]] = []
     for reader in readers:
         source = source_of_run(reader.folder, reader.contract, data, transforms=transforms)
@@ -150,7 +156,7 @@ def _list_scans(
 
 
 def _warn_of_training_selection(settings: Config, n_scans: int, progress: Progress) -> None:
-    """Warn that `embed` ignores ``data.where``, if ``embedding.where`` selects no scans."""
+    """Warn that `embed` takes all scans if ``data.where`` is set and ``embedding.where`` is not."""
     if KINDS.find(settings.data.kind) is not None or settings.embedding.where:
         return
     if settings.data.where:
@@ -161,7 +167,10 @@ def _warn_of_training_selection(settings: Config, n_scans: int, progress: Progre
 
 
 def _depends_on(info: EmbeddingsInfo, settings: EmbeddingSettings, device: str) -> list[object]:
-    """List the weights, settings and software on which features depend to the last digit."""
+    """List the weights, settings and software on which features depend to the last digit.
+
+    A digest of the list is the key by which features that a stopped call has kept are found.
+    """
     environment = content_of(info.environment)
     return [
         info.run.content(),
@@ -176,7 +185,10 @@ def _depends_on(info: EmbeddingsInfo, settings: EmbeddingSettings, device: str) 
 def _find_finished(
     readings: Sequence[Reading[Source]], target: Path, depends_on: list[object]
 ) -> list[FinishedBatches]:
-    """Return, for each network, the features that a stopped call has kept next to the table."""
+    """Return, for each network, the features that a stopped call has kept beside `target`.
+
+    `target` is the table to write; `depends_on` and the scans as read by the network are the key.
+    """
     batches = []
     for number, reading in enumerate(readings):
         # Of members that are prepared alike there is one reader, and one pass over the scans.
@@ -194,7 +206,10 @@ def _extract(
     settings: Config,
     progress: Progress,
 ) -> npt.NDArray[np.float32]:
-    """Return the features of all networks side by side, one row a scan."""
+    """Embed the scans by each network of a run; return all features side by side, one row a scan.
+
+    Batches of scans that a stopped call has kept are not embedded again.
+    """
     features = []
     for reading, finished in zip(readings, batches, strict=True):
         of_network = extract_features(
@@ -224,7 +239,10 @@ def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
 def _leave_out(
     listings: Sequence[Reading[Source]], where: Where, progress: Progress
 ) -> tuple[list[Reading[Source]], pd.DataFrame]:
-    """Prepare the selected scans; with `skip_unreadable`, leave out scans that cannot be used."""
+    """Select scans by `where` and prepare them; with `skip_unreadable`, leave out unusable scans.
+
+    Return the scans that all networks of the run can read, and a table of the scans left out.
+    """
     usable = []
     tables = []
     for listing in listings:
@@ -237,7 +255,11 @@ def _leave_out(
 
 
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[FlowStep]:
-    """Count the scans and subjects that were listed, and that were left out, by reason."""
+    """Count the scans and subjects that were listed, and that were left out, by reason.
+
+    Left out are scans that are `listed` and not `chosen` by the settings, and scans that are chosen
+    and cannot be `read`.
+    """
     unchosen = without(listed, set(chosen.names()))
     unreadable = without(chosen, set(read.names()))
     steps = [

@@ -61,7 +61,7 @@ class EvaluationResult(WrittenFigures):
         self.record = read_evaluation(folder)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a metric of the embedding, or an attribute of the path."""
+        """Return the value of a metric of the embedding, or an attribute of the folder's path."""
         if name.startswith("_") or name in ("folder", "location", "record"):
             raise AttributeError(name)
         if name in self.record.metrics:
@@ -87,7 +87,7 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def _estimators(self) -> dict[str, str]:
-        """Return the title of the estimator of each model, such as "ridge", by the model's name."""
+        """Name of each model → title of the model's estimator, such as "ridge"."""
         record = self.record
         keys = {"embedding": "embedding", "covariates only": "baseline"}
         for baseline in list_baselines(record):
@@ -99,7 +99,7 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Metrics of all models: interval, mean and deviation over folds, and estimator."""
+        """Table of metrics, one row a model and metric: interval, spread over folds, estimator."""
         rows = []
         estimators = self._estimators
         for model, metrics in self.models.items():
@@ -117,11 +117,14 @@ class EvaluationResult(WrittenFigures):
         return pd.DataFrame(rows)
 
     def report(self, **options: Any) -> Path:
-        """Write the report with the options of `neurocontrast.report`; return its path."""
+        """Write the report of this evaluation; return its path.
+
+        `options` are those of `neurocontrast.report`.
+        """
         return report(self, **options)
 
     def summary(self) -> str:
-        """Describe the people who were evaluated, and the leading metrics of each model."""
+        """Return lines of text on the evaluated people and the leading metrics of each model."""
         record = self.record
         people = f"{count_text(record.n.scans or 0, 'scan')} of {record.n.subjects:,} subjects"
         names = leading_metrics(record.kind, record.metrics)[:_N_METRICS]
@@ -231,7 +234,7 @@ def evaluate(
 def _choose_settings(
     settings: EvaluationSettings | None, target: str | None, options: Mapping[str, object]
 ) -> EvaluationSettings:
-    """Return the settings of a call, in which target and options override `settings`."""
+    """Return the settings of a call of `evaluate`: `target` and `options` override `settings`."""
     choices: dict[str, object] = {}
     if settings is not None:
         choices |= settings.model_dump()

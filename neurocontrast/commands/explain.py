@@ -166,7 +166,8 @@ def _list_scans(
 ) -> Cohort:
     """List the scans of the table `participants`.
 
-    Without that argument, look for the evaluated table in the folders around the evaluation.
+    Without that argument, look in the folders around the evaluation for the table whose scans were
+    evaluated.
     """
     if participants is None:
         return find_cohort(evaluation, evaluated, source, images_root)
@@ -174,13 +175,16 @@ def _list_scans(
 
 
 def _make_ready(sources: Sequence[Brains], cohorts: Sequence[Cohort], progress: Progress) -> None:
-    """Prepare the chosen scans for each network; networks that prepare alike share a source."""
+    """Prepare the scans of `cohorts`, one cohort for each network's source.
+
+    Sources that prepare alike have their scans prepared once.
+    """
     for number in dict.fromkeys(first_alike(sources)):
         sources[number].make_ready(cohorts[number], progress)
 
 
 def _read_evaluated(evaluation: Path) -> pd.DataFrame:
-    """Read the scans that an evaluation has predicted, each once, with their true labels."""
+    """Read the scans in ``predictions.tsv`` of an evaluation, each once, with their true labels."""
     path = evaluation / "predictions.tsv"
     remedy = "Copy the evaluation again."
     evaluated = read_table(
@@ -196,7 +200,7 @@ def _write(
     subjects: _Subjects,
     explained: Explained,
 ) -> None:
-    """Write the map or the ranking, the score of each subject, and ``explain.json``."""
+    """Write an explanation to `folder`: map or ranking, subjects' scores, and ``explain.json``."""
     n_of_class = None
     if probe.classes:
         n_of_class = dict(

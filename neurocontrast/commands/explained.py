@@ -46,7 +46,10 @@ _PEAKS_APART_MM = 20.0
 
 @dataclass(frozen=True)
 class Explained:
-    """Scores of the explained subjects, and the map or ranking that explains score differences."""
+    """Scores of the explained subjects, and the map or ranking that explains score differences.
+
+    `explain_score` returns one.
+    """
 
     scores: list[float]
     method: ExplanationMethod
@@ -61,7 +64,11 @@ def explain_score(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Explained:
-    """Rank regional measures, or map the brain, by the share of the differences in the score."""
+    """Rank regional measures, or map the brain, by the share of subjects' differences in the score.
+
+    The score is that of `probe`; `looks` has each network of the run with the scans to explain. Of
+    several networks the mean score is explained.
+    """
     if isinstance(looks[0].source, RegionalMeasures):
         explained = _explain_measures(looks, probe.target, settings, atlas, progress)
     else:
@@ -72,7 +79,11 @@ def explain_score(
 
 
 def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMethod:
-    """Report, for a run of members, that the explained score is the mean over members."""
+    """Return `method` with the number of members, whose mean score is explained.
+
+    For a target of classes a warning says that the score is the mean of decision values, while the
+    evaluation averages probabilities.
+    """
     warnings = list(method.warnings)
     if probe.kind != "continuous":
         warnings.append(
@@ -84,7 +95,7 @@ def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMetho
 
 
 def settings_for_measures(settings: ExplanationSettings, n_subjects: int) -> ExplanationSettings:
-    """Return the settings for regional measures, where all subjects are explained by default.
+    """Return settings for regional measures, where all `n_subjects` are explained by default.
 
     Settings that apply to scans alone, such as the size of patches, are refused.
     """
@@ -106,7 +117,11 @@ def _explain_measures(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Explained:
-    """Rank measures by their share, with intervals from resamples of sites, or of subjects."""
+    """Rank regional measures by their share of the differences in the score between subjects.
+
+    Intervals are from resamples of sites, or of subjects. The ranking is saved as ``regions.tsv``,
+    with a picture of the cortex if the labels of the atlas are found.
+    """
     cohort = looks[0].cohort
     members = list(map(_scored_measures, looks))
     columns = list(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), members))))
@@ -154,12 +169,15 @@ def _explain_measures(
 
 
 def _share_of_block(name: str, share: float) -> BlockShare:
-    """Describe the share of one block of features, such as principal components, in the score."""
+    """Describe the share of the score differences that one block of an encoder's features has.
+
+    A block is, for instance, the principal components of the scans.
+    """
     return BlockShare(name=name, share=share)
 
 
 def _scored_measures(look: Look) -> ScoredMeasures:
-    """Return the measures of people as a network reads them, with the network's score."""
+    """Return people's measures as the network of `look` reads them, with the network's score."""
     assert isinstance(look.source, RegionalMeasures)
     values = look.source.images(look.cohort).values
     return ScoredMeasures(look.score, values, look.source.known.columns)
@@ -170,7 +188,10 @@ def _explain_scans(
     settings: ExplanationSettings,
     progress: Progress,
 ) -> Explained:
-    """Map the places of the brain from which differences in the explained score come."""
+    """Map the places of the brain from which differences in the score between subjects come.
+
+    An encoder with several blocks of features has a map of each block too.
+    """
     shape, grids = _grids_of(looks)
     grid, notes = _common_grid(grids, shape)
     for note in notes:
@@ -213,14 +234,17 @@ def _explain_scans(
 
 
 def _spacing_of(grid: Grid) -> float | list[float]:
-    """Return the voxel size of a grid, one number for cubes."""
+    """Return the voxel size of a grid in mm: one number for cubes, else a list of three."""
     if len(set(grid.spacing_mm)) == 1:
         return grid.spacing_mm[0]
     return list(grid.spacing_mm)
 
 
 def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
-    """Return the peaks of a map with their regions; in MNI space, of the brain alone."""
+    """Return the peaks of the map `share`: place in mm, share, and region if in MNI space.
+
+    In MNI space only the brain is searched.
+    """
     in_brain = share
     if grid.is_mni:
         in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine))
@@ -260,7 +284,7 @@ def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
 
 
 def _save_map(path: Path, share: Map, grid: Grid) -> None:
-    """Write a map with a new header, since the headers of scans can name people."""
+    """Write the map `share` as NIfTI with a new header, since headers of scans can name people."""
     image = nib.Nifti1Image(share, grid.affine)
     code = "mni" if grid.is_mni else "aligned"
     image.set_sform(grid.affine, code=code)
@@ -270,7 +294,11 @@ def _save_map(path: Path, share: Map, grid: Grid) -> None:
 
 
 def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:
-    """Return the grid of the average map, and warnings about scans in another space."""
+    """Return the grid of the map averaged over scans, and warnings about scans in another space.
+
+    `grids` are those of the scans, and `shape` is that of each. The grid of the first scan is
+    taken.
+    """
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     places = np.array([(corners @ grid.affine.T)[:, :3] for grid in grids])
     apart = float(np.linalg.norm(places - places[0], axis=-1).max())

@@ -141,7 +141,7 @@ def finetune(
 
 
 def _refuse_settings_of_features(chosen: EvaluationSettings) -> None:
-    """Refuse settings of an evaluation of frozen features, which fine-tuning does not have."""
+    """Refuse settings in `chosen` that are for frozen features, which fine-tuning has not."""
     usual = EvaluationSettings()
     names = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
     if ":" in chosen.probe:  # a built-in probe is that of the baselines

@@ -153,12 +153,15 @@ class _Files:
 
     @classmethod
     def of(cls, table: Path) -> Self:
-        """Name the table of measures, and both tables' JSON files, after the table of scans."""
+        """Return the paths named after `table`, the scans' table: measures, and two JSON files."""
         measures = measures_of_table(table)
         return cls(table, measures, measures.with_suffix(".json"), record_of_table(table))
 
     def check(self, *, overwrite: bool) -> None:
-        """Refuse a folder that cannot be written to, and files that exist already."""
+        """Refuse a folder that cannot be written to, and files that exist already.
+
+        With `overwrite` existing files are accepted.
+        """
         check_writable(self.table)
         for path in (self.table, self.measures, self.description, self.record):
             if os.path.lexists(path) and not overwrite:
@@ -168,7 +171,11 @@ class _Files:
                 )
 
     def remove_old_measures(self, sources: Sequence[Path]) -> None:
-        """Remove measures of an earlier call, which `pretrain` would take for new ones."""
+        """Remove measures of an earlier call of `index`, which `pretrain` would take for new ones.
+
+        Removed are only measures that the record of that call names. Measures among `sources`, the
+        tables that this call has read, are refused.
+        """
         if not (self.measures.is_file() and self.record.is_file()):
             return
         remedy = f"Remove it, and {self.measures.name} if that is of an earlier call."
@@ -182,7 +189,12 @@ class _Files:
 def _write(
     scans: Index, files: _Files, root: Path, sources: Sequence[Path], options: IndexOptions
 ) -> None:
-    """Write the table, with paths relative to its folder, the measures, and the record."""
+    """Write the table of scans, the table of their measures, and the record ``index.json``.
+
+    Paths of images are relative to the folder of the table. `root` is the folder in which the scans
+    were found, and `sources` are the tables of people. Without measures, those of an earlier call
+    are removed.
+    """
     table = scans.table.loc[:, (scans.table != "").any()].copy()
     base = relative_path(root, files.table.parent)
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
@@ -209,7 +221,10 @@ def _write(
 
 
 def _record_of(index: Index, table: str, options: IndexOptions) -> IndexRecord:
-    """Describe how scans were found and chosen, and which were left out, as ``index.json`` does."""
+    """Describe, for ``index.json``, how scans were found and chosen, and which were left out.
+
+    `table` is the name of the file of the table of scans.
+    """
     columns_known = {}
     for name, n_known in (index.table != "").sum().items():
         if n_known:
@@ -232,7 +247,7 @@ def _record_of(index: Index, table: str, options: IndexOptions) -> IndexRecord:
 
 
 def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
-    """Refuse to write to a table that this call has read as input."""
+    """Refuse to write to `target` if the file is one of `sources`, the tables read as input."""
     if target in sources and target.exists():
         raise ConfigError(
             f"out: {target} is one of the tables that were read, and is not replaced; "
@@ -242,7 +257,7 @@ def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """Table of the measures of the scans, and the record of where the measures come from."""
+    """Table of the indexed scans' measures, and the record of where the measures come from."""
 
     table: pd.DataFrame
     record: MeasuresRecord
@@ -251,7 +266,8 @@ class _Measured:
 def _measures_of(index: Index, target: Path) -> _Measured | None:
     """Return the measures of the indexed scans; None where the folder has no tables of measures.
 
-    Scans without measures, and people with measures alone, are added to the notes of the index.
+    Scans without measures are added to the notes of the index, and people with measures alone to
+    the people whom the index leaves out. `target` is the file to write.
     """
     measures = index.measures
     if measures is None:
@@ -286,7 +302,7 @@ def _measures_of(index: Index, target: Path) -> _Measured | None:
 
 
 def _leave_out(index: Index, names: Sequence[str]) -> None:
-    """Add people with measures and without a scan to the people whom the index leaves out.
+    """Add `names`, people with measures and no scan, to the people whom the index leaves out.
 
     People whom the index leaves out for another reason keep that reason.
     """

@@ -107,7 +107,10 @@ def join(
 def _named(
     paths: Sequence[Path], names: Sequence[str] | None, kind: Literal["tables", "runs"]
 ) -> dict[str, Path]:
-    """Return tables or runs by name; refuse fewer than two, and names that are not different."""
+    """Return name → path of the tables or runs to join; refuse fewer than two, and equal names.
+
+    Without `names` those of the files or folders are taken.
+    """
     if len(paths) < 2:
         listed = ", ".join(map(str, paths)) or "none"
         raise ConfigError(f"embeddings: must be two {kind} or more, got {listed}.")
@@ -128,7 +131,11 @@ def _named(
 def _join_tables(
     paths: Mapping[str, Path], target: Path, overwrite: bool, progress: Progress
 ) -> Path:
-    """Write the features of several tables side by side; warn of unknown pretraining people."""
+    """Write the features of several tables side by side to `target`, and return the path.
+
+    `paths` has the tables by name. Two tables by one encoder are refused; a warning names tables
+    that do not say who was in pretraining.
+    """
     check_output_file(target, ".parquet", overwrite=overwrite)
     if target.resolve() in map(Path.resolve, paths.values()):
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
@@ -175,7 +182,10 @@ def _refuse_several(name: str, table: Embeddings) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _TableToJoin:
-    """Embeddings of a table to join, and the rows of its scans in the order of the first table."""
+    """Embeddings of a table to join, and the rows of its scans in the order of the first table.
+
+    `_align` makes one for each table.
+    """
 
     name: str
     embeddings: Embeddings
@@ -195,7 +205,7 @@ class _TableToJoin:
 
 
 def _join_rows(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, npt.NDArray[np.float32]]:
-    """Return the metadata and features of all tables in the order of the first table.
+    """Return metadata and features of all tables side by side, in the order of the first table.
 
     Scans that are not in all tables, or whose metadata differ, are refused by name.
     """
@@ -216,7 +226,10 @@ def _join_rows(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, npt.NDArra
 
 
 def _align(read: Mapping[str, Embeddings]) -> list[_TableToJoin]:
-    """Find the scans of the first table in every table; refuse scans that a table lacks."""
+    """Find the scans of the first table in every table; refuse scans that a table lacks.
+
+    `read` has the tables by name; one `_TableToJoin` is returned for each.
+    """
     tidy = {}
     positions = {}
     for name, embeddings in read.items():
@@ -263,7 +276,10 @@ def _refuse_absent(rows: pd.DataFrame) -> None:
 
 
 def _refuse_differences(tables: Sequence[_TableToJoin]) -> None:
-    """Refuse scans whose metadata differ between the first and another table."""
+    """Refuse scans whose metadata differ between the first of the tables to join and another.
+
+    Paths of images and digests of content may differ.
+    """
     first = tables[0]
     problems = Problems(_source_of(list(map(attrgetter("name"), tables))))
     # The folder of a scan may differ, and the file that an encoder reads.
@@ -280,7 +296,7 @@ def _refuse_differences(tables: Sequence[_TableToJoin]) -> None:
 def _add_differences(
     problems: Problems, column: str, first: _TableToJoin, table: _TableToJoin
 ) -> None:
-    """Add the scans whose cells of a column differ between the first and another table."""
+    """Add to `problems` each scan whose cells of `column` differ between `first` and `table`."""
     cells_of_first = levels_of(column, first.metadata[column])
     cells = levels_of(column, table.metadata[column])
     for row, (expected, cell) in enumerate(zip(cells_of_first, cells, strict=True)):
@@ -293,14 +309,14 @@ def _add_differences(
 
 
 def _shown(cell: str | None) -> str:
-    """Quote a cell for a message; a missing cell is "nothing"."""
+    """Quote a cell of metadata for a message; a missing cell is "nothing"."""
     if cell is None:
         return "nothing"
     return shown(cell)
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
-    """Describe the joined table of embeddings, for its metadata.
+    """Return the description of the joined table, which is written as metadata of its file.
 
     Keys on which all tables agree are kept, people of pretraining are united, and the block of
     columns of each table is described by `_describe_runs`.
@@ -330,7 +346,11 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
 
 
 def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
-    """Describe the runs of joined tables: keys with equal values, and the columns of each run."""
+    """Describe the runs of joined tables: keys with equal values, and the columns of each run.
+
+    `read` has the tables, and `digests` the digest of the encoder of each, by the name of the
+    table.
+    """
     runs = []
     preprocessing = []
     for table in read.values():

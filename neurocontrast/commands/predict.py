@@ -125,10 +125,11 @@ def predict(
 def _weights_at(
     path: Path, embeddings: str | os.PathLike[str] | pd.DataFrame, run: object
 ) -> tuple[Path, list[Path]] | None:
-    """Return a folder of weights with its probes; None for the probe of an evaluation.
+    """Return the folder of the weights at `path` with the folders of its probes; or None.
 
-    The path of a single probe of weights counts as the probe of an evaluation, and gives None, if
-    `embeddings` is a table of embeddings or if `run` is not None.
+    None is returned for the probe of an evaluation. The path of a single probe of weights counts as
+    one, if `embeddings` is a table of embeddings or if `run` is not None. Weights as a whole are
+    refused with a `run`, since they have an encoder of their own.
     """
     weights = probes_of(path)
     if weights is None:

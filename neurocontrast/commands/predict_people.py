@@ -51,7 +51,7 @@ _NARROW = 5.0
 
 
 def _check(request: Request, probes: list[Path]) -> None:
-    """Refuse an existing output, and a table of embeddings as input, before loading networks."""
+    """Refuse, before networks are loaded, an existing output, and embeddings as input."""
     if request.out is not None:
         check_output_file(request.out, ".tsv", overwrite=request.overwrite)
         record = request.out.with_suffix(".json")
@@ -71,7 +71,10 @@ def predict_people(
     on_scan: Callable[[Json], None] | None,
     progress: Progress,
 ) -> PeoplePredictions:
-    """Predict people's measures or scans by probes of weights; see `neurocontrast.predict`."""
+    """Predict people from measures or scans by weights, the folder `folder` with `probes`.
+
+    Each probe predicts one target. See `neurocontrast.predict`.
+    """
     _check(request, probes)
     weights = WeightsFolder.load(folder, probes)
     loaded = LoadedRun.load(folder, request.config)
@@ -105,7 +108,7 @@ def predict_people(
 
 
 def _features_of(predicted: Predicted) -> pd.DataFrame:
-    """Return the features of all people as columns, named as in a table of embeddings."""
+    """Return the features of all people as columns ``feature_0000`` …, one row a person."""
     features = predicted.embedded.features
     columns = feature_names(features.shape[1])
     return pd.DataFrame(features, index=predicted.tidy.index, columns=columns)
@@ -114,7 +117,10 @@ def _features_of(predicted: Predicted) -> pd.DataFrame:
 def _read_labels(
     weights: WeightsFolder, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> dict[str, Labels]:
-    """Read the true labels of each target, and check all before the first scan is embedded."""
+    """Return target → true labels, read from the table `calibrate`; empty without the table.
+
+    Identifiers and labels are checked for all people in `tidy` before the first scan is embedded.
+    """
     if calibrate is None:
         return {}
     source = place_of(calibrate).name
@@ -143,10 +149,10 @@ def _read_labels(
 def _calibrate(
     predicted: Predicted, tidy: pd.DataFrame, labels: dict[str, Labels], warnings: list[str]
 ) -> tuple[list[Calibration], pd.Series]:
-    """Shift each site's predictions, by a constant learned from the site's labelled people.
+    """Shift the predictions at each site by a constant learned from the site's labelled people.
 
-    Return the shifts, and a mask of people whose labels were used: their predictions are no test
-    any more.
+    The scores in `predicted` are replaced, and `warnings` are added to. Return the shifts of each
+    target, and a mask of people whose labels were used: their predictions are no test any more.
     """
     is_used = pd.Series(False, tidy.index)
     if not labels:
@@ -187,7 +193,10 @@ def _calibrate(
 
 
 def _warn_of_unmoved(target: str, sites: pd.Series, moved: list[str], warnings: list[str]) -> None:
-    """Warn of sites that are not calibrated, since too few of their people are labelled."""
+    """Add to `warnings` that sites are not calibrated, since too few of their people are labelled.
+
+    `target` is the predicted column, and `moved` are the sites that are calibrated.
+    """
     unmoved = sorted(set(sites.dropna()) - set(moved))
     if unmoved:
         warnings.append(
@@ -204,7 +213,11 @@ def _check_ages(
     source: str,
     warnings: list[str],
 ) -> None:
-    """Refuse ages in another unit than years, or of one age alone; warn of a narrow range."""
+    """Refuse true ages in another unit than years, or of one age alone; warn of a narrow range.
+
+    `truths` are the ages by which predictions, `scores`, are calibrated, read from the file
+    `source`.
+    """
     labelled = truths[is_labelled]
     if len(labelled) < MIN_SHOTS:
         return
@@ -232,7 +245,7 @@ def _check_ages(
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Columns of the table of predictions."""
+    """Predictions of people with their calibration, from which `table` makes one table."""
 
     predicted: Predicted
     zero_shot: dict[str, Floats]
@@ -241,7 +254,7 @@ class _Columns:
     percentiles: Floats | None
 
     def _identifiers(self) -> pd.DataFrame:
-        """Return identifiers, with site and age where anybody has them."""
+        """Return the predicted people's identifiers, with site and age where anybody has them."""
         tidy = self.predicted.tidy
         identifiers = ["participant_id", "session"]
         for column in ("site", AGE):
@@ -250,7 +263,10 @@ class _Columns:
         return tidy[identifiers].copy()
 
     def table(self, reasons: Reasons) -> pd.DataFrame:
-        """Return the table of predictions, one row a person."""
+        """Return the table of predictions, one row a person.
+
+        `reasons` say who is unlike the training people of the weights, and why.
+        """
         tidy = self.predicted.tidy
         table = self._identifiers()
         calibrated = targets_of(self.calibrations)
@@ -285,7 +301,10 @@ def _describe(
     warnings: list[str],
     source: str,
 ) -> PeoplePredictionsRecord:
-    """Describe predictions for the JSON file beside their table."""
+    """Describe people's predictions in `table` for the JSON file beside the table.
+
+    `source` is the name of the input, `reasons` say who is outside of the training people.
+    """
     probes = {}
     for probe in predicted.weights.probes:
         probes[probe.fitted.target] = _describe_probe(probe)
@@ -318,7 +337,7 @@ def _describe(
 
 
 def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
-    """Describe a probe of weights, with its expected error."""
+    """Describe one probe of the weights: classes, size of its training, and expected error."""
     fitted = probe.fitted
     return WeightsProbeRecord(
         kind=fitted.kind,
@@ -332,7 +351,10 @@ def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
 
 
 def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | None:
-    """Return the mean error of predicted age, without people of training and calibration."""
+    """Return the mean absolute error of predicted ages, in years; None if no true age is known.
+
+    People of the training of the weights, and of the calibration, are left out.
+    """
     if AGE not in table or AGE not in predicted.scores:
         return None
     errors = (table[f"predicted_{AGE}"] - table[AGE]).abs()
@@ -365,7 +387,7 @@ def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
 
 
 def _people(n_people: int) -> str:
-    """Return a number of people in words."""
+    """Return a number of people as text: "1 person", "1,200 people"."""
     if n_people == 1:
         return "1 person"
     return f"{n_people:,} people"
@@ -374,7 +396,7 @@ def _people(n_people: int) -> str:
 def _summarise(
     record: PeoplePredictionsRecord, calibrations: list[Calibration], weights: WeightsFolder
 ) -> list[str]:
-    """Return the lines that a person reads after a prediction: counts, calibrations and errors."""
+    """Return lines to read after a prediction of people: counts, calibrations and errors."""
     n_predicted = record.n.people - record.n.failed
     targets = " and ".join(record.probes)
     title = f"{targets} predicted for {_people(n_predicted)}"

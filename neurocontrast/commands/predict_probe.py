@@ -40,15 +40,15 @@ from neurocontrast.runs.labels import Labels, people_of, read_labels, trained_on
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
 _SCANS = (".tsv", ".csv", ".nii", ".nii.gz", ".mgz")
-"""Endings of files of scans, or of measures."""
+"""Endings of files with scans or measures, which a probe takes only with a run that embeds them."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Applied:
-    """Predictions of a probe with the scans, true labels and recognised people."""
+    """Predictions by the probe of an evaluation, with scans, true labels and recognised people."""
 
     tidy: pd.DataFrame
-    """Metadata of all scans."""
+    """Metadata of all scans, one row a scan."""
     read: pd.DataFrame
     """Metadata of the scans with features, without scans that cannot be read."""
     table: pd.DataFrame
@@ -60,7 +60,7 @@ class _Applied:
 
 
 def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
-    """Apply a probe to a table of embeddings."""
+    """Predict the scans of a table of embeddings, `request.people`, by the probe `fitted`."""
     tidy, features, origin, doubts = _read_features(fitted, request.people, request.config)
     labels = read_labels(fitted, tidy, request.calibrate)
     people = people_of(fitted, tidy)
@@ -72,7 +72,10 @@ def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
 def _apply_to_scans(
     fitted: FittedProbe, run: Path, request: Request, progress: Progress
 ) -> _Applied:
-    """Embed scans by a run, and apply a probe to the features of readable scans."""
+    """Embed the scans of `request.people` by the run, and predict readable scans by the probe.
+
+    Scans that cannot be read have a row without predictions.
+    """
     from neurocontrast.runs.incoming import open_scans
 
     scans = open_scans(
@@ -94,7 +97,10 @@ def _apply_to_scans(
 
 
 def _check_request(request: Request) -> Path:
-    """Refuse arguments of `predict` that are for weights; return the path of the table to write."""
+    """Refuse arguments of `predict` that are for weights; return the path of the table to write.
+
+    A file that exists is refused too, unless it may be overwritten.
+    """
     if request.out is None:
         raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")
     if request.features:
@@ -111,7 +117,8 @@ def _describe_outside(
 ) -> OutsideRecord | None:
     """Count the scans whose features lie far from the training features of the probe.
 
-    None is returned for a probe that does not store the distribution of its training features.
+    The counts, of all scans and by site, have a message if they are more than by chance. None is
+    returned for a probe that does not store the distribution of its training features.
     """
     if fitted.distribution is None:
         return None
@@ -131,7 +138,10 @@ def apply_probe(
     on_scan: Callable[[Json], None] | None,
     progress: Progress,
 ) -> Predictions:
-    """Apply the probe of an evaluation to embeddings, or to scans that a run embeds first."""
+    """Apply the probe of an evaluation to embeddings, or to scans that a run embeds first.
+
+    Write the table of predictions and its JSON file; return the path of the table.
+    """
     target = _check_request(request)
     fitted = load_probe(probe)
     if request.run is None:
@@ -159,7 +169,10 @@ def _read_features(
     people: AnyEmbeddings,
     config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], PredictionsOrigin, list[str]]:
-    """Read an embeddings table; return metadata, features, origin, and warnings for the user."""
+    """Read embeddings for a probe; return metadata, features, origin, and warnings for the user.
+
+    Embeddings by another encoder than the probe was fitted on are refused.
+    """
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
             f"embeddings: '{people}' are scans or measures. Say which run embeds them: run=RUN."
@@ -198,7 +211,7 @@ def _describe(
     outside: OutsideRecord | None,
     calibration: CalibrationRecord | None,
 ) -> ProbePredictionsRecord:
-    """Describe predictions for the JSON file beside their table."""
+    """Describe the predictions in `applied` for the JSON file beside their table."""
     of_trained_subjects = None
     if fitted.trained_on:
         of_trained_subjects = int(applied.table["trained_on"].eq(True).sum())
@@ -227,7 +240,11 @@ def _describe(
 def _calibrated(
     fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats, file: str
 ) -> CalibrationRecord:
-    """Subtract each site's bias from the predictions in `table`; return the biases."""
+    """Subtract each site's bias from the predictions in `table`; return the biases.
+
+    A bias is learned from scans with a true label in `truths`, which the user's `file` gives.
+    Columns ``y_score_zero_shot`` and ``calibrated_on`` are added.
+    """
     scores = table["y_score"].to_numpy(dtype=float)
     sites = tidy["site"]
     labelled = ~np.isnan(truths) & ~np.isnan(scores) & tidy["site"].notna().to_numpy()
@@ -261,7 +278,10 @@ def _doubts(
     outside: OutsideRecord | None,
     calibration: CalibrationRecord | None,
 ) -> Iterator[str]:
-    """Yield warnings on missing records of the probe, outlying scans and uncalibrated sites."""
+    """Yield warnings on outlying scans, uncalibrated sites, and facts that the probe lacks.
+
+    A probe may lack its training people, and the distribution of its training features.
+    """
     if not fitted.trained_on:
         yield (
             "The probe does not say whom it was fitted on (a bundle names nobody): trained_on is "
@@ -286,7 +306,7 @@ def _doubts(
 
 
 def _sites_without_shift(table: pd.DataFrame, calibration: CalibrationRecord) -> list[str]:
-    """List the sites that are not calibrated, each with its number of labelled subjects."""
+    """List the sites in `table` without calibration, each with its number of labelled people."""
     sites = []
     for site, shift in calibration.by_site.items():
         if shift.shift is None:
@@ -298,7 +318,10 @@ def _sites_without_shift(table: pd.DataFrame, calibration: CalibrationRecord) ->
 
 
 def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame, people: Recognised) -> Iterator[str]:
-    """Warn of people on whom the probe was fitted, as far as identifiers and contents tell."""
+    """Yield warnings that predicted people were in the training of the probe, or may have been.
+
+    People are recognised by identifiers and by the content of their scans.
+    """
     n_subjects = tidy["subject_id"].nunique()
     if people.subjects:
         n_scans = trained_on(tidy, people).sum()
@@ -321,7 +344,10 @@ def _predictions(
     features: npt.NDArray[np.floating],
     people: Recognised,
 ) -> pd.DataFrame:
-    """Return the predictions of scans: scores, decisions, and distances from training scans."""
+    """Return a table with scores, decisions, and distances from the probe's training features.
+
+    The table has one row for each scan of `tidy`, whose features are a row of `features`.
+    """
     table = tidy[_IDENTIFIERS].copy()
     scores = fitted.predict(features)
     if fitted.kind == "multiclass":
@@ -342,7 +368,7 @@ def _predictions(
 
 
 def _decided(fitted: FittedProbe, scores: Floats) -> npt.NDArray[np.object_] | Floats:
-    """Return the predicted class names, or, for a continuous target, the scores."""
+    """Return the class that `scores` predict for each scan; for a continuous target, the scores."""
     if fitted.kind == "continuous":
         return scores
     labels = np.array(fitted.classes, dtype=object)

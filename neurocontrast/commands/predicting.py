@@ -21,10 +21,10 @@ from neurocontrast.reporting.wording import count_text, number_text
 
 @dataclass(frozen=True)
 class Request:
-    """Arguments of `neurocontrast.predict`."""
+    """Arguments of `neurocontrast.predict`, together for the functions that predict."""
 
     people: AnyTable
-    """Scans, measures or embeddings."""
+    """Table, folder or file of the scans, measures or embeddings to predict."""
     out: Path | None
     run: Path | None
     images_root: str | os.PathLike[str] | None
@@ -35,7 +35,7 @@ class Request:
 
 
 class Predictions(Written):
-    """Path of a table of predictions; property `table` reads the table."""
+    """Path of a table of predictions by an evaluation's probe; property `table` reads the file."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -49,7 +49,7 @@ class Predictions(Written):
         return ProbePredictionsRecord.of(read_json(path), path)
 
     def summary(self) -> str:
-        """Describe the numbers of predicted, outside and failed scans, and the calibrations."""
+        """Return lines of text: numbers of predicted, outlying and failed scans, calibrations."""
         record = self.record
         n_predicted = record.n.scans - record.n_failed
         title = f"{record.target} predicted for {count_text(n_predicted, 'scan')}"
@@ -63,7 +63,7 @@ class Predictions(Written):
 
 
 class PeoplePredictions(Written):
-    """Predictions of people, with the record of how they were made, and their file if there is one.
+    """Predictions of people by weights, the record of how they were made, and their file, if any.
 
     Parameters
     ----------
@@ -95,12 +95,15 @@ class PeoplePredictions(Written):
         return f"{type(self).__name__}('{path}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Describe the numbers of predicted, outside and failed people, and the calibrations."""
+        """Return lines of text: numbers of predicted and outlying people, calibrations, errors."""
         return "\n".join(self._lines)
 
 
 def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
-    """List the shift of each site's predictions, and the number of labelled people used."""
+    """Return a sentence on each site: shift of its predictions, and number of labelled people.
+
+    The list is empty without a calibration.
+    """
     lines = list[str]()
     if record.calibration is None:
         return lines
@@ -117,7 +120,7 @@ def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
 
 
 def tell_rows(table: pd.DataFrame, on_scan: Callable[[Json], None] | None) -> None:
-    """Call a function with each row of a table as a JSON object."""
+    """Call `on_scan` with each row of `table` as a JSON object; None calls nothing."""
     if on_scan is None:
         return
     for row in json.loads(table.to_json(orient="records", double_precision=15)):

@@ -146,7 +146,7 @@ def prepare(
 
 
 def _remove_unfinished(target: Path) -> None:
-    """Remove the temporary files of an interrupted call."""
+    """Remove temporary files that an interrupted call of `prepare` left in the folder `target`."""
     for pattern in (".tmp-*", "images/.tmp-*"):
         for path in target.glob(pattern):
             if path.is_file():
@@ -156,7 +156,7 @@ def _remove_unfinished(target: Path) -> None:
 def _report_problems(
     cohort: Cohort, outcomes: Sequence[ScanOutcome], progress: Progress, *, skip: bool
 ) -> None:
-    """Refuse scans that could not be prepared, or warn of them where they are left out."""
+    """Raise an error that lists the scans that could not be prepared, or warn if `skip`."""
     problems = []
     for name, outcome in zip(cohort.names(), outcomes, strict=True):
         if outcome.problem:
@@ -174,7 +174,7 @@ def _report_problems(
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """Scans of a cohort that could be prepared, with the measures of each scan."""
+    """Scans of a cohort that `prepare` could prepare, with the measures of each scan."""
 
     table: pd.DataFrame
     """Rows of the cohort's table that belong to the prepared scans."""
@@ -192,7 +192,10 @@ class _Prepared:
         options: PrepareOptions,
         outcomes: Sequence[ScanOutcome],
     ) -> Self:
-        """Select the scans that were prepared without a problem."""
+        """Select the scans of a cohort that were prepared without a problem.
+
+        `stems` and `outcomes` have an entry for each row of the cohort's table.
+        """
         rows = [row for row, outcome in enumerate(outcomes) if not outcome.problem]
         return cls(
             cohort.table.iloc[rows],
@@ -203,7 +206,7 @@ class _Prepared:
         )
 
     def volumes(self, column: str) -> list[float | None]:
-        """Return the native volume of each scan, by the name of its column."""
+        """Return each scan's volume in mL by `column`, one of `VOLUMES`; None if not measured."""
         return [getattr(measures, column) for measures in self.measures]
 
     def new_volumes(self) -> list[str]:
@@ -225,7 +228,10 @@ def _prepare_all(
     n_workers: int,
     progress: Progress,
 ) -> list[ScanOutcome]:
-    """Prepare the scans that were not prepared before; return the outcome of every scan."""
+    """Prepare the scans that were not prepared before; return the outcome of every scan, in order.
+
+    Images are written to the folder ``images`` in `target`; `stems` begin their names.
+    """
     folder = target / "images"
     folder.mkdir(exist_ok=True)
     paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
@@ -245,7 +251,10 @@ def _prepare_all(
 def _refuse_outputs(
     cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions
 ) -> None:
-    """Refuse, before any work, outputs that would replace inputs or files of other programs."""
+    """Refuse, before any work, results that would replace inputs or files of unknown origin.
+
+    `target` is the folder of the results, and `stems` begin the names of the images.
+    """
     for name in (*TABLES, RECORD_NAME):
         if (target / name).exists() and (target / name).samefile(cohort.source):
             raise ConfigError(
@@ -272,7 +281,7 @@ def _refuse_outputs(
 def _find_shared_files(
     cohort: Cohort, stems: Sequence[str], n_imitations: int, problems: Problems
 ) -> None:
-    """Add a problem for scans whose images would be one file, also on disks that ignore case."""
+    """Add to `problems` scans whose results would be one file, also on disks that ignore case."""
     names = cohort.names()
     rows_of_file: dict[str, list[int]] = defaultdict(list)
     for row, stem in enumerate(stems):
@@ -290,7 +299,7 @@ def _find_shared_files(
 def _find_inputs_replaced(
     cohort: Cohort, target: Path, stems: Sequence[str], problems: Problems
 ) -> None:
-    """Add a problem for each image or mask of the cohort that a result would replace."""
+    """Add to `problems` each input image or mask that a result in `target` would replace."""
     inputs = {}
     for paths in (cohort.table["path"], cohort.paths_in("mask_path")):
         for path, name in zip(paths, cohort.names(), strict=True):
@@ -306,7 +315,10 @@ def _find_inputs_replaced(
 def _refuse_another_cohort(
     cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions
 ) -> None:
-    """Refuse a folder whose images have the same names and are of other scans, before any work."""
+    """Refuse, before any work, a folder `target` that holds images of another cohort's scans.
+
+    Such images have the names of results and were made from other files.
+    """
     problems = Problems(f"out: '{target}' holds images of another cohort")
     paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
     for name, stem, (source, mask) in zip(cohort.names(), stems, paths, strict=True):
@@ -331,7 +343,10 @@ def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: i
 
 
 def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> None:
-    """Write ``quality.tsv``, the table of imitations and, last, ``participants.tsv``."""
+    """Write ``quality.tsv``, the table of imitations and, last, ``participants.tsv``.
+
+    All are written to the folder `target`.
+    """
     measures = pd.DataFrame(list(map(ScanMeasures.content, prepared.measures)))
     keys = prepared.table[["participant_id", "session"]].reset_index(drop=True)
     quality = keys.join(measures).replace("", "n/a")
@@ -350,7 +365,7 @@ def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> Non
 
 
 def _table(prepared: _Prepared, imitation: int | None = None) -> pd.DataFrame:
-    """Return the table of prepared scans, or of one imitated acquisition of each scan.
+    """Return the new table of the prepared scans, or of one imitated acquisition of each scan.
 
     `imitation` is the number of the acquisition; 0 means the real scans, None that nothing is
     imitated.

@@ -43,7 +43,7 @@ class PretrainingRun(Written):
         return pd.concat(tables, ignore_index=True)
 
     def summary(self) -> str:
-        """Describe the numbers of scans and people of the training, and the last epoch's losses."""
+        """Return a line: numbers of training scans and people, and the last epoch's losses."""
         cohort = read_provenance(self.location).cohort
         n_scans = cohort.n_scans or 0
         n_people = cohort.n_subjects or n_scans

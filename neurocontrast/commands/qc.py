@@ -40,7 +40,7 @@ from neurocontrast.reporting.scan_quality import N_SHOWN, RATINGS, render_qualit
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Table and page that `qc` wrote, of scans or of people with regional measures."""
+    """Table and page that `qc` wrote and returns, of scans or of people with regional measures."""
 
     table: pd.DataFrame
     """One row per scan, the worst first, as in ``qc.tsv``."""
@@ -57,7 +57,7 @@ class Quality:
 
     @property
     def flagged(self) -> dict[str, str]:
-        """Flags of each flagged scan, by its participant."""
+        """Identifier of each flagged participant → reasons why scan or measures are flagged."""
         if self.kind == "measures":
             rows = self.table[self.table["flagged"] == "yes"]
             return dict(zip(rows["participant_id"], rows["why"], strict=True))
@@ -179,7 +179,10 @@ def qc(
 
 
 def _check_rated_table(path: Path, cohort: Cohort, out: str | os.PathLike[str]) -> None:
-    """Refuse to write ratings over the table of scans, or beside a JSON file with codes."""
+    """Refuse to write ratings over the table of scans, or beside a JSON file with codes.
+
+    `path` is the rated table to write, and `out` the folder that the user named.
+    """
     if path.resolve() == cohort.source.resolve():
         raise ConfigError(
             f"out: '{out}' holds the table of scans, which ratings would replace. "
@@ -191,7 +194,10 @@ def _check_rated_table(path: Path, cohort: Cohort, out: str | os.PathLike[str]) 
 def _table_of_scans(
     cohort: Cohort, measured: MeasuredScans, imported: pd.DataFrame, rated: list[str] | None
 ) -> pd.DataFrame:
-    """Return the table of ``qc.tsv`` without flags: identifiers, measures and ratings."""
+    """Return the table of ``qc.tsv`` before flags, one row a scan: identifiers, measures, ratings.
+
+    `imported` are measures of other programs. Without `rated`, ratings are taken from the cohort.
+    """
     table = cohort.table[["participant_id", "session"]].copy()
     subjects = cohort.table["subject_id"].astype(str)
     table["site"] = "all"
@@ -208,17 +214,21 @@ def _table_of_scans(
 
 @dataclass(frozen=True, eq=False)
 class _FlaggedScans:
-    """Scans with their flags, the worst first."""
+    """Scans of the table of `qc` with the flags of each, the worst scan first."""
 
     table: pd.DataFrame
     flags: list[list[Flag]]
-    """Flags of each row."""
+    """Flags of the scan in each row of `table`."""
     shown: list[Path | None]
-    """Files with the thumbnails of the first rows; None for a scan that cannot be read."""
+    """Files with the thumbnails of the first rows of `table`; None for a scan that cannot be
+    read."""
 
 
 def _flag(table: pd.DataFrame, measured: MeasuredScans) -> _FlaggedScans:
-    """Flag scans that have unusual measures or cannot be read, and put the worst first."""
+    """Flag scans that have unusual measures or cannot be read, and put the worst first.
+
+    The columns ``n_flags`` and ``flags`` are added to `table`, which has a row for each scan.
+    """
     flags, worst = flag_scans(table)
     for row, why in measured.unreadable.items():
         flags[row] = [Flag("unreadable", f"cannot be read: {why}")]
@@ -238,7 +248,7 @@ def _flag(table: pd.DataFrame, measured: MeasuredScans) -> _FlaggedScans:
 
 
 def _render(scans: _FlaggedScans, cohort: Cohort) -> str:
-    """Return ``qc.html``: the scans with their flags, measures and thumbnails."""
+    """Return the page ``qc.html`` as text: the scans with their flags, measures and thumbnails."""
     strip = template_strip()
     thumbnails = {row: read_thumbnail(file, strip.shape) for row, file in enumerate(scans.shown)}
     return render_quality(
@@ -310,9 +320,10 @@ def _refuse_other_images(cohort: Cohort) -> None:
 
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
-    """Return the rating of each scan, n/a for an unrated scan; refuse ratings of unknown scans.
+    """Return the rating of each scan of the cohort from the table `ratings`; n/a if unrated.
 
-    Codes are decoded by ``Levels`` of the JSON file beside the table of ratings.
+    Ratings of unknown scans, and second ratings, are refused. Codes are decoded by ``Levels`` of
+    the JSON file beside the table.
     """
     rated_people = read_people(Path(ratings), ("participant_id", "session", "qc_rating"))
     sheet = rated_people.cells

@@ -40,7 +40,7 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True, eq=False)
 class ComparedMeasures:
-    """Table and page of people with regional measures, and the number of unreadable people."""
+    """Result of `compare_measures`: table of people, page, and number of unreadable people."""
 
     table: pd.DataFrame
     page: Path
@@ -51,7 +51,10 @@ class ComparedMeasures:
 def compare_measures(
     participants: Path, target: Path, run: str | os.PathLike[str] | None, progress: Progress
 ) -> ComparedMeasures:
-    """Compare people with their site, or with a run's training people; write ``qc.html``."""
+    """Compare people with their site, or with a run's training people; write ``qc.html``.
+
+    The page and its tables are written to the folder `target`.
+    """
     contract = None
     if run is not None:
         contract = contract_of(folder_of(run))
@@ -98,7 +101,10 @@ def compare_measures(
 
 
 def contract_of(run: Path) -> MeasuresContract:
-    """Return the standardisation of measures by a run, or by the first member of a run."""
+    """Return how a run standardises regional measures; of a run of members, its first member.
+
+    A run that was not trained on regional measures is refused.
+    """
     folder = members_of(run)[0]
     preprocessing = read_contract(folder).preprocessing
     if preprocessing.kind != "measures":
@@ -115,7 +121,8 @@ def contract_of(run: Path) -> MeasuresContract:
 def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None) -> Deviations:
     """Return each person's deviations from a run's training people, or from people of the site.
 
-    With a run, measures of another atlas are refused.
+    `contract` is the run's standardisation of measures, or None. With a run, measures of another
+    atlas are refused.
     """
     if contract is None:
         return deviations_among(inspected)
@@ -143,5 +150,5 @@ def _write_record(target: Path, quality: MeasureQuality, problems: list[str]) ->
 
 
 def _with_missing(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with "n/a" in empty cells."""
+    """Return a table with "n/a" in empty cells and in place of missing values."""
     return table.astype(object).where(table.notna() & (table != ""), "n/a")

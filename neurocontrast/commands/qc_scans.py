@@ -27,7 +27,10 @@ _RECIPE = 1
 
 
 def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
-    """Return the thumbnail of a scan as JPEG; a black one for a scan that cannot be read."""
+    """Return a scan's thumbnail as JPEG from `file`, which `measure_scans` wrote.
+
+    Without a file, for a scan that cannot be read, a black picture of `shape` is returned.
+    """
     if file is not None:
         return read_arrays(file)["thumbnail"].tobytes()
     buffer = io.BytesIO()
@@ -37,7 +40,7 @@ def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
 
 @dataclass(frozen=True)
 class MeasuredScans:
-    """Files that hold quality measures of a table's scans, one file a scan, by row number."""
+    """Files that hold quality measures of a table's scans: row number of each scan → its file."""
 
     files: dict[int, Path]
     unreadable: dict[int, str]
@@ -47,7 +50,10 @@ class MeasuredScans:
 def measure_scans(
     cohort: Cohort, folder: Path, n_workers: int, progress: Progress
 ) -> MeasuredScans:
-    """Measure the scans of a table that were not measured before, each into a file of a folder."""
+    """Measure the scans of a table that were not measured before, each into a file of `folder`.
+
+    Return the files of all scans that can be read, and the reasons for the others.
+    """
     sources = list(
         zip(
             cohort.table["path"].astype(str),
@@ -89,7 +95,7 @@ def measure_scans(
 
 
 def _is_kept(file: Path) -> bool:
-    """Tell whether a file holds the measures of a scan.
+    """Tell whether `file` holds the measures of a scan, whole and readable.
 
     A damaged file is removed, so that its scan is measured again.
     """
@@ -103,7 +109,10 @@ def _is_kept(file: Path) -> bool:
 
 
 def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
-    """Write the measures of a scan into a file, or return why the scan cannot be measured."""
+    """Write the measures of the scan `paths` into `file`; return `row` and the scan's problem.
+
+    The problem says why the scan cannot be measured; "" if the file was written.
+    """
     try:
         with threadpool_limits(1):
             measures = measure_scan(*paths)
@@ -124,6 +133,7 @@ def compare_at_sites(
 ) -> pd.DataFrame:
     """Return the measures of each scan, and the scan's likeness to other people of the site.
 
+    The table has one row for each scan of `sites` and `subjects`; measures are read from `files`.
     Sites of fewer than `N_SITE` people are too small for a comparison, and have no likeness.
     """
     measures = {
@@ -142,7 +152,11 @@ def compare_at_sites(
 
 
 def read_imported(cohort: Cohort) -> pd.DataFrame:
-    """Return measures of other programs: columns of the table, and scales of ``quality.tsv``."""
+    """Return measures by other programs, one row a scan: CAT12's, FreeSurfer's, and affine scales.
+
+    The first two are the columns ``iqr`` and ``euler`` of the table of scans; the scales are from
+    the file ``quality.tsv`` that `prepare` wrote beside the table.
+    """
     imported = pd.DataFrame(index=cohort.table.index)
     problems = Problems(cohort.source.name)
     names = cohort.names()

@@ -39,7 +39,7 @@ _N_ROWS = 20
 
 
 class ComparisonResult(WrittenFigures):
-    """Folder of a comparison of evaluations; property `table` has the differences."""
+    """Folder that `compare` wrote, of several evaluations; property `table` has the differences."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -52,7 +52,7 @@ class ComparisonResult(WrittenFigures):
         return read_comparison(self.location)
 
     def summary(self) -> str:
-        """Describe the differences from the reference, with their intervals."""
+        """Return lines of text: the models' differences from the reference, with intervals."""
         record = self.record
         table = self.table
         title = f"difference [{level_text(record.confidence_level)} interval]"
@@ -69,7 +69,7 @@ class ComparisonResult(WrittenFigures):
 
 
 def _difference(row: "pd.Series[Any]") -> str:
-    """Format the difference in a row of ``differences.tsv`` with its interval, as text."""
+    """Return the difference in a row of ``differences.tsv``, with its interval, as text."""
     return estimate_text(row["difference"], (row["low"], row["high"]), digits=3, signed=True)
 
 

@@ -43,10 +43,14 @@ predictions as a share of the prediction."""
 
 @dataclass(frozen=True)
 class Verification:
-    """Comparisons of weights with a known answer, and of a scan with the training scans."""
+    """Comparison by `verify_weights` of weights with a known answer, and of a scan, if given.
+
+    The user's scan is compared with the training scans of the weights.
+    """
 
     checks: list[tuple[bool, str]]
-    """Comparisons with the known answer: whether each passed, and a sentence with the numbers."""
+    """Comparisons with the known answer, the recorded features of a test sample: whether each
+    passed, and a sentence with the numbers."""
     facts: list[str] = field(default_factory=list)
     """Sentences on the user's scan, and on measures in which the scan is like the training
     scans."""
@@ -55,7 +59,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether features and predictions agree with the known answer."""
+        """Whether features and predictions of the test sample agree with the known answer."""
         return all(passed for passed, _ in self.checks)
 
 
@@ -111,7 +115,7 @@ def verify_weights(
 
 
 def damage_of_weights(folder: Path) -> str:
-    """Read all networks and probes of weights; return the first error of a damaged file, or ""."""
+    """Read all networks and probes in the folder of weights; return the first error, "" if none."""
     try:
         for network in members_of(folder):
             load_encoder(network)
@@ -124,7 +128,11 @@ def damage_of_weights(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Known answer of a run, of all members of a run together, or of one member."""
+    """Known answer of a run or of one of its members: features recorded for a test sample.
+
+    The file ``answer.json`` in `folder` has the features and, if there are probes, their
+    predictions.
+    """
 
     folder: Path
     content: KnownAnswer
@@ -135,7 +143,7 @@ class _Answer:
 
 
 def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
-    """Read the known answer of a run; without one, the known answer of each member."""
+    """Read ``answer.json`` of the folder `run`; without that file, the one of each member."""
     if len(networks) == 1 or (run / ANSWER).is_file():
         return [_Answer(run, read_answer(run), tuple(range(len(networks))))]
     answers = []
@@ -146,7 +154,10 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 
 
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
-    """Return the known sample: the phantom, the files of a scan, or a table of measures."""
+    """Return the test sample of `answer` for the network of `source`.
+
+    The sample is the phantom, the image files of a scan, or a table of regional measures.
+    """
     names = answer.content.sample
     if names is None:
         return phantom_of(source)
@@ -159,7 +170,10 @@ def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> ob
 def _compare(
     answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
 ) -> list[tuple[bool, str]]:
-    """Compare features and predictions of the test sample with the values of ``answer.json``."""
+    """Compare features and predictions of the test sample with the values of ``answer.json``.
+
+    Return, for each comparison, whether the values agree, and a sentence with the difference.
+    """
     stated = answer.content
     columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
     of_networks = []
@@ -188,7 +202,10 @@ def _compare(
 
 
 def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
-    """Return the image columns of a table of scans that the networks of a run read, each once."""
+    """Return the image columns of a table of scans that the networks of a run read, each once.
+
+    The tuple is empty for networks of regional measures.
+    """
     columns = list[str]()
     for source in sources:
         if isinstance(source, BrainVolumes):
@@ -199,7 +216,7 @@ def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
 def _scan_of(
     source: Brains, columns: Sequence[str], files: Sequence[str | os.PathLike[str]]
 ) -> str | tuple[str, ...]:
-    """Select the files of a scan that a network reads.
+    """Select the files of a scan's channels that the network of `source` reads.
 
     `columns` are the image columns of all networks of a run, and `files` the file for each column.
     """
@@ -226,7 +243,10 @@ def _doubts_of(
     files: Sequence[str | os.PathLike[str]],
     learned_from: Ranges,
 ) -> tuple[list[str], list[str]]:
-    """Compare a scan, or measures, with training; return sentences on likeness and difference."""
+    """Compare the user's scan or measures, `files`, with training; return likenesses and doubts.
+
+    Both are lists of sentences. `learned_from` are ranges of measures of the training scans.
+    """
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))
         if isinstance(source, RegionalMeasures):

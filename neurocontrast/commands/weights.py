@@ -56,7 +56,7 @@ from neurocontrast.weights import folder_of
 
 _SUFFIXES = (".pt", ".safetensors")
 _N_SHOWN = 5
-"""Number of left-out layers that a message names."""
+"""Largest number of layers that a message names, of those left out when weights are imported."""
 _STATE = "monai.safetensors"
 """State dict with MONAI's names, beside the weights of an exported member."""
 
@@ -164,7 +164,7 @@ def _preparation_of(
 def _describe_imported(
     foreign: Architecture, source: BrainVolumes, imported: ImportedWeights
 ) -> EncoderDescription:
-    """Describe the weights of another program for ``encoder.json``."""
+    """Return the description, for ``encoder.json``, of weights that another program has trained."""
     objective = None
     if foreign.objective:
         settings = as_config({"objective": dict(foreign.objective)}).objective
@@ -236,7 +236,7 @@ def export_weights(
 
 
 def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progress) -> Path:
-    """Write the weights of all members of a run, and ``members.json``, as a folder."""
+    """Write the weights of all members of a run, and ``members.json``, to the folder `target`."""
     if target.suffix in _SUFFIXES:
         n_members = len(read_record(run).seeds)
         raise ConfigError(
@@ -261,7 +261,7 @@ def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progr
 
 
 def _warn_of_colours(encoder: Encoder, run: str | os.PathLike[str], progress: Progress) -> None:
-    """Warn that the encoder of photographs standardises colours, which no state dict holds."""
+    """Warn that an encoder of photographs standardises colours, which no exported file holds."""
     if encoder.n_dims == 2:
         progress.warning(
             f"{run}: its encoder standardises colours itself, which is not in this file: mean "
@@ -271,7 +271,7 @@ def _warn_of_colours(encoder: Encoder, run: str | os.PathLike[str], progress: Pr
 
 
 def _state_of(encoder: Encoder) -> dict[str, torch.Tensor]:
-    """Return the weights of an encoder with MONAI's names."""
+    """Return an encoder's weights as a state dict: name of a tensor in MONAI's network → tensor."""
     is_densenet = encoder.settings.name.startswith("densenet")
     tensors = {
         name: tensor
@@ -292,7 +292,7 @@ def _state_of(encoder: Encoder) -> dict[str, torch.Tensor]:
 
 
 def _as_safetensors(state: Mapping[str, torch.Tensor], contract: EncoderContract) -> bytes:
-    """Return a state dict as a safetensors file, whose metadata tell how scans are prepared."""
+    """Return the bytes of a safetensors file with `state`; metadata tell how scans are prepared."""
     metadata: dict[str, str] = {}
     stated = contract.content()
     for key in ("encoder", "preprocessing", "channels"):

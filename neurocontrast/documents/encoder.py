@@ -56,7 +56,7 @@ class PreprocessingRecord(Document):
 
 
 class Samples(Document):
-    """Keys on the samples that an encoder reads: preprocessing, precision and channels."""
+    """Base of descriptions of encoders: keys on the samples that an encoder reads."""
 
     preprocessing: PreprocessingRecord = Field(default_factory=PreprocessingRecord)
     preprocessing_2: PreprocessingRecord | None = None
@@ -145,7 +145,7 @@ class ObjectiveRecord(Document):
 
     @property
     def citations(self) -> list[str]:
-        """References of the loss and of all terms of a sum, without repeats."""
+        """References of the loss, or of all losses in a weighted sum, without repeats."""
         references = [self.citation]
         for part in (self.objectives or {}).values():
             references.append(part.citation)
@@ -285,7 +285,11 @@ class RunDescription(EncoderDescription):
 
     @property
     def component_counts(self) -> list[int]:
-        """Numbers of principal components appended to the network's features, without repeats."""
+        """Numbers of principal components appended to the network's features, without repeats.
+
+        The numbers of several encoders are in the encoders' order; empty for a run without
+        components.
+        """
         besides = [member.beside for member in self.members]
         if not self.members:
             besides = [self.beside]

@@ -95,9 +95,11 @@ class ModelFigures(ResultSection):
 
 
 def gather_models(content: Mapping[str, object]) -> dict[str, object]:
-    """Move results of models, such as the file's key ``voxels_increment``, into ``models``.
+    """Return the content of ``evaluation.json`` with results of models moved into ``models``.
 
-    Results of the embedding and of the covariates keep their keys.
+    Of the model ``voxels``, ``models`` has the values of the file's keys ``voxels``,
+    ``voxels_increment`` and ``voxels_gain_increment``. Results of the embedding and of the
+    covariates keep their keys.
     """
     gathered = dict(content)
     models = {}
@@ -127,7 +129,11 @@ def _models_of(content: Mapping[str, object]) -> list[str]:
 
 
 def spread_models(models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Return the entries of ``models`` under the models' keys in ``evaluation.json``."""
+    """Return the results of models under the keys that they have in ``evaluation.json``.
+
+    `models` is name of a model → field of `ModelFigures` → value; a key is such as
+    ``voxels_increment``.
+    """
     content = {}
     for field, key in _KEYS.items():
         for model, figures in models.items():

@@ -127,7 +127,10 @@ class LearningCurve(Part):
     baseline: dict[str, list[LearningPoint]] = {}
 
     def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
-        """Return the points of another model's learning curves by metric; empty without curves."""
+        """Return name of a metric → points of the learning curve of the model named `key`.
+
+        Empty for a model without curves; the embedding and the covariates have attributes.
+        """
         return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
 
 
@@ -177,7 +180,10 @@ class ExternalTest(Part):
     outlyingness: Outlyingness | None = None
 
     def as_result(self, evaluation: Result) -> Result:
-        """Return the evaluation's record with all metrics replaced by the external test's."""
+        """Return an `evaluation` with metrics and threshold replaced by the external test's.
+
+        Numbers of scans and outlying scans are replaced too; the permutation test is removed.
+        """
         models = {}
         for key, baseline in self.rivals.items():
             metrics = _as_metrics(baseline.metrics)
@@ -199,7 +205,7 @@ class ExternalTest(Part):
 
 
 def _as_metrics(figures: Mapping[str, ExternalMetric]) -> dict[str, Metric]:
-    """Convert metrics of the external test set to `Metric`, as a `Result` holds them."""
+    """Convert a model's metrics on the external test set to `Metric`, as a `Result` holds them."""
     metrics = {}
     for name, figure in figures.items():
         metrics[name] = Metric(pooled=figure.value, interval=figure.interval, reason=figure.reason)

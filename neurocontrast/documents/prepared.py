@@ -33,7 +33,7 @@ class ScanMeasures(Document):
     metric: float | None = None
     """Similarity metric of the registration; None for scans whose headers already say MNI152."""
     scales: list[float] = Field(default_factory=list)
-    """Scale factors of the affine registration along three axes."""
+    """Size of the scan's brain over the template's along three axes; 1 without registration."""
     dice_template: float | None = None
     """Dice overlap of the registered brain with the template's brain, 0 to 1."""
     tiv: float | None = None
@@ -45,7 +45,7 @@ class ScanMeasures(Document):
     csf_ml: float | None = None
     """Volume of cerebrospinal fluid before registration, in mL."""
     tissue_means: list[float] = Field(default_factory=list)
-    """Mean intensity of each tissue class."""
+    """Mean intensity of fluid, grey and white matter, as a share of the brain's median."""
 
 
 class ScanRecipe(Document):

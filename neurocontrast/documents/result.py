@@ -91,7 +91,7 @@ class Probe(ResultSection):
     strength_name: str | None = None
     """Name of the estimator's regularisation parameter, such as ``C``."""
     strength: StrictFloat | None = None
-    """Value of the regularisation parameter in the estimator fitted to all scans."""
+    """Value of the regularisation parameter: the median over the fits of all folds."""
     why_not_stored: str | None = None
     """Reason why the fitted estimator is not stored in a file."""
     inner_splits: str | None = None

@@ -79,7 +79,11 @@ def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]
 
 
 def describe_input(path: str, mask_path: str, root: str) -> ScanInput:
-    """Describe a scan's files: path below folder `root`, digest of the full path, and SHA-256."""
+    """Describe a scan's files: path below folder `root`, digest of the full path, and SHA-256.
+
+    The SHA-256 are of the image and, if `mask_path` is not "", of the brain mask. A `DataError` is
+    raised for a file that cannot be read.
+    """
     check_place(path)
     if mask_path:
         check_place(mask_path, remedy="The column 'mask_path' names it.")
@@ -112,7 +116,7 @@ def problem_of_images(
 ) -> str:
     """Return why images in `folder` must not be replaced by a scan's; "" if they may be.
 
-    Images must not be replaced if they were prepared from another scan of the same name, probably
+    Images of the same `stem` must not be replaced if they were prepared from another scan, probably
     of another cohort. Files are read only if the path of the scan has changed.
     """
     record = _record_of(folder, stem)
@@ -155,7 +159,7 @@ def read_record(
 
 
 def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return file name → SHA-256 for files of a folder; "" for an absent file."""
+    """Return name of a file → SHA-256, for files `names` in `folder`; "" for an absent file."""
     digests = dict.fromkeys(names, "")
     for name in digests:
         path = folder / name
@@ -165,7 +169,10 @@ def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def forget(folder: Path, stem: str) -> None:
-    """Remove the images of a scan and of its imitated acquisitions, records first."""
+    """Delete from `folder` the images of a scan and of its imitated acquisitions, records first.
+
+    `stem` is the start of the names of the scan's files.
+    """
     stems = stems_of(stem, MOST_IMITATIONS)
     for name in map("{}.json".format, stems):
         (folder / name).unlink(missing_ok=True)
@@ -181,7 +188,10 @@ def write_record(
     measures: ScanMeasures,
     files: Sequence[str],
 ) -> None:
-    """Write the record of a scan's prepared images: input files, recipe, measures, digests."""
+    """Write ``{stem}.json`` on a scan's prepared images: input files, recipe, measures, digests.
+
+    `described` are the input files, and `files` the names of the images in `folder`.
+    """
     recipe = recipe_of(options)
     record = PreparedScan(
         recipe=recipe.recipe,

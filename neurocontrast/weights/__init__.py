@@ -112,7 +112,10 @@ class Weights(os.PathLike[str]):
 
 
 def _sources() -> dict[str, list[Source]]:
-    """Return name of weights → sources, this package or installed ones; two if names collide."""
+    """Return name of weights → sources, in this package and in installed ones.
+
+    There are several sources if packages bring weights of the same name.
+    """
     sources = dict[str, list[Source]]()
     for card in sorted(_FOLDER.glob(f"*/{CARD}")):
         folder = card.parent
@@ -125,7 +128,7 @@ def _sources() -> dict[str, list[Source]]:
 
 
 def _problem_of(sources: list[Source]) -> str:
-    """Return why weights of a name cannot be used; "" for usable weights."""
+    """Return why weights of one name, from `sources`, cannot be used; "" for usable weights."""
     if len(sources) == 1:
         return sources[0].problem
     origins = sorted(map(attrgetter("origin"), sources))
@@ -212,7 +215,10 @@ def _load(name: str, sources: dict[str, list[Source]]) -> Weights:
 
 
 def _refuse_misspelt(path: Path, sources: dict[str, list[Source]]) -> None:
-    """Refuse a path that does not exist and is nearly the name of weights."""
+    """Refuse a path that does not exist and is nearly the name of weights.
+
+    The `ConfigError` suggests the name. `sources` is name of weights → where they are.
+    """
     if path.exists():
         return
     hint = suggestion(path.parts[0], [*_usable(sources), *_ELSEWHERE])

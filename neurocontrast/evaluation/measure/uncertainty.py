@@ -91,7 +91,7 @@ class Resamples:
         return float(low), float(high)
 
     def figure(self, *, level: float) -> Estimate:
-        """Return value and interval: None if undefined, and no interval without resamples."""
+        """Return the metric's value, None if undefined, with an interval if there are resamples."""
         value = None
         interval = None
         if np.isfinite(self.value):
@@ -128,7 +128,9 @@ def pooled_metrics(
 ) -> dict[str, Floats]:
     """Compute metrics of `rows` from all folds' predictions together, averaged over repeats.
 
-    By default all metrics of the target are computed, or else only the metrics `names`.
+    By default all metrics of the target are computed, or else only the metrics `names`. The result
+    is name of a metric → values, one for each row of `weights` (n, n_rows), or a single one without
+    weights.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
@@ -170,7 +172,10 @@ class Resampling:
     """Draws with the same units and seed are the same for every model."""
 
     def weigh(self, rows: Rows) -> Iterator[Floats]:
-        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples."""
+        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples.
+
+        The columns are the scans `rows`.
+        """
         units = self.units[rows]
         yield from leave_out(units)
         yield from resample_counts(units, n_bootstraps=self.n_resamples, seed=self.seed)
@@ -187,6 +192,9 @@ def bootstrap_metrics(
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model on the same resamples of units: subjects, or whole sites.
+
+    The result is name of a model → name of a metric → resamples.
+
 
     Parameters
     ----------
@@ -230,7 +238,11 @@ def bootstrap_metrics(
 
 
 def _join_blocks(blocks: Sequence[Floats], n_resamples: int) -> Resamples:
-    """Join blocks of a metric's values: of all scans, of jackknife samples, of resamples."""
+    """Join blocks of one metric's values into `Resamples`.
+
+    The values are of all scans (the first one), of jackknife samples, and of `n_resamples`
+    bootstrap resamples (the last ones).
+    """
     values = np.concatenate(blocks)
     first_resample = max(1, len(values) - n_resamples)
     return Resamples(float(values[0]), values[1:first_resample], values[first_resample:])

@@ -29,7 +29,7 @@ def _file_of_same_folder(name: str) -> str:
 
 
 class PreprocessingRecord(Document):
-    """Section ``preprocessing``: how samples are prepared before an encoder reads them."""
+    """Section ``preprocessing`` of ``encoder.json``: how samples are prepared for the encoder."""
 
     kind: str = "volumes"
     """Kind of the samples: ``volumes`` (the default, often absent), ``measures`` or ``images``."""
@@ -77,7 +77,7 @@ class Samples(Document):
 
 
 class EncoderRecipe(Document):
-    """Section ``encoder``: name of the network, and settings of the network as further keys."""
+    """Section ``encoder`` of ``encoder.json``: name of the network, and its settings as keys."""
 
     name: str
     stem: object = None
@@ -106,7 +106,10 @@ class WeightsFile(WeightsDigest):
 
 
 class ObjectiveRecord(Document):
-    """Section ``objective``: the loss, a weighted sum of losses, or the fit of a linear encoder."""
+    """Section ``objective`` of ``encoder.json``: the loss that the encoder was trained with.
+
+    Instead of a single loss, there can be a weighted sum of losses, or the fit of a linear encoder.
+    """
 
     loss: str | None = None
     title: str | None = None
@@ -153,7 +156,10 @@ class ObjectiveRecord(Document):
 
 
 class BesideRecord(Document):
-    """Section ``beside``: principal components of the samples, appended to a network's features."""
+    """Section ``beside`` of ``encoder.json``: principal components of the encoder's samples.
+
+    They are appended to the features of the network.
+    """
 
     name: str
     n_components: int
@@ -161,7 +167,7 @@ class BesideRecord(Document):
 
 
 class Start(Document):
-    """Section ``init``: weights of an earlier run, or imported ones, that training started from."""
+    """Section ``init`` of ``encoder.json``: earlier or imported weights where training started."""
 
     name: str = ""
     sha256: str | None = None
@@ -175,7 +181,7 @@ class Start(Document):
 
 
 class ImportedWeights(Document):
-    """Section ``imported``: the file of another program that weights were imported from."""
+    """Section ``imported`` of ``encoder.json``: origin of weights from another program's file."""
 
     file: str = ""
     sha256: str | None = None

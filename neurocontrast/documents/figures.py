@@ -62,7 +62,7 @@ class Increment(ResultSection):
 
     @property
     def p_tested(self) -> float | None:
-        """The p-value, with Holm's correction if there are several baselines."""
+        """The difference's p-value, with Holm's correction if there are several baselines."""
         if self.p_adjusted is None:
             return self.p_value
         return self.p_adjusted

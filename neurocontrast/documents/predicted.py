@@ -1,4 +1,4 @@
-"""JSON files that `predict` writes next to its tables of predictions."""
+"""JSON files that `predict` writes next to tables of predictions, and sections of the files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FailedScan(Document):
 
 
 class IncomingRecord(Document):
-    """Section ``scans``: scans that `predict` embedded itself, not reading an embeddings table."""
+    """Section ``scans`` of `predict`'s JSON file: scans that `predict` embedded itself."""
 
     source: str
     """Name of the table or folder of scans."""
@@ -27,7 +27,7 @@ class IncomingRecord(Document):
 
 
 class EmbeddingsFile(Document):
-    """Section ``embeddings``: the embeddings table from which `predict` predicted."""
+    """Section ``embeddings`` of `predict`'s JSON file: the embeddings table that was read."""
 
     file: str
     digest: str
@@ -49,7 +49,7 @@ class PredictionsOrigin(Document):
 
 
 class TrainingSize(Document):
-    """Section ``n_trained_on``: numbers of scans and subjects that a probe was fitted on."""
+    """Section ``n_trained_on`` of `predict`'s JSON file: size of a probe's training set."""
 
     scans: int
     subjects: int | None = None
@@ -85,7 +85,10 @@ class ShiftRecord(Document):
 
 
 class CalibrationRecord(Document):
-    """Section ``calibration``: the table of true labels, and the shift learned for each site."""
+    """Section ``calibration`` of `predict`'s JSON file: shifts of the predictions by site.
+
+    A site's shift is learned from a table of true labels.
+    """
 
     file: str
     by_site: dict[str, ShiftRecord] = Field(default_factory=dict)
@@ -101,7 +104,10 @@ class OutsideSite(Document):
 
 
 class OutsideRecord(Document):
-    """Section ``outlyingness``: scans outside the distribution of a probe's training scans."""
+    """Section ``outlyingness`` of `predict`'s JSON file: numbers of outlying scans.
+
+    A scan is outlying if outside the distribution of the probe's training scans.
+    """
 
     reference: str
     threshold_percentile: float

@@ -9,7 +9,7 @@ from neurocontrast.documents.environment import Environment
 
 
 class ScanInput(Document):
-    """Section ``input`` of a prepared scan: the files that the scan was prepared from."""
+    """Section ``input`` of ``images/{scan}.json``: the files that the scan was prepared from."""
 
     path: str
     """Path of the image relative to the cohort's root; only the file name if outside the root."""
@@ -22,7 +22,7 @@ class ScanInput(Document):
 
 
 class ScanMeasures(Document):
-    """Section ``facts`` of a prepared scan: methods and measurements, a row of ``quality.tsv``."""
+    """Section ``facts`` of ``images/{scan}.json``: methods and measures, as in ``quality.tsv``."""
 
     extraction: str | None = None
     """Brain extraction: ``mask_path``, ``stripped already`` or ``deepbet``."""

@@ -70,7 +70,10 @@ class ModelNames(ResultSection):
 
 
 class Counts(ResultSection):
-    """Section ``n``: numbers of scans, subjects, sites, features, and scans left out by reason."""
+    """Section ``n`` of ``evaluation.json``: numbers of scans, subjects, sites and features.
+
+    `excluded` is reason → number of scans left out.
+    """
 
     scans: StrictInt | None = None
     subjects: StrictInt | None = None

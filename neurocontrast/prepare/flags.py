@@ -106,7 +106,6 @@ def bounds_of(
     Each is the stricter of the bound for all scans and of the bound by the site's own values. With
     fewer than `N_SITE` people, a site has no bound of its own.
 
-
     Parameters
     ----------
     name : str

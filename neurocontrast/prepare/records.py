@@ -63,7 +63,10 @@ def imitated_stem(stem: str, number: int) -> str:
 
 
 def stems_of(stem: str, n_imitations: int) -> list[str]:
-    """Return the starts of the file names of a scan and of its imitated acquisitions."""
+    """Return the starts of the file names of a scan and of its imitated acquisitions.
+
+    `stem` is the scan's own start, which comes first.
+    """
     stems = [stem]
     for number in range(1, n_imitations + 1):
         stems.append(imitated_stem(stem, number))
@@ -138,6 +141,7 @@ def read_record(
 ) -> PreparedScan | None:
     """Read ``{stem}.json`` on a prepared scan; None if images are incomplete or outdated.
 
+    Images are outdated if input files differ from `described`, or options or code have changed.
     Images prepared from a file with another path and another content, so probably of another
     cohort, are refused.
     """

@@ -52,7 +52,7 @@ class Registration:
 
 
 def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
-    """Divide an image by its bias field, fitted by N4 (Tustison et al. 2010) in the mask."""
+    """Return an image divided by its bias field, fitted by N4 (Tustison et al. 2010) in a mask."""
     image = to_itk(voxels, affine)
     inside = to_itk(mask.astype(np.uint8), affine)
     sizes = np.linalg.norm(affine[:3, :3], axis=0)
@@ -128,7 +128,7 @@ def resample_to_grid(
 
 
 def to_itk(voxels: npt.NDArray[Any], affine: Affine) -> sitk.Image:
-    """Convert voxels and their affine to RAS millimetres to an ITK image."""
+    """Return an ITK image of voxels, with the `affine` from `voxels` to RAS millimetres."""
     lps = _LPS @ affine
     sizes = np.linalg.norm(lps[:3, :3], axis=0)
     image = sitk.GetImageFromArray(np.ascontiguousarray(voxels.transpose()))

@@ -14,8 +14,8 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 N_ITERATIONS = 6
-"""Number of iterations; with more, intensities outweigh the priors, and maps agree less with
-labels.
+"""Number of iterations by which tissues are segmented; with more, intensities outweigh the priors,
+and maps agree less with labels.
 """
 PRIOR_FWHM_MM = 6.0
 """Full width at half maximum in mm by which the template's tissue maps are smoothed, to allow for

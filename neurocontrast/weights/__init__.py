@@ -139,7 +139,7 @@ def _problem_of(sources: list[Source]) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of all usable weights, shipped or in installed packages."""
+    """Return the names of all usable weights, shipped with this package or in installed ones."""
     return _usable(_sources())
 
 

@@ -19,7 +19,7 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse a `plan` with settings that a finding cannot serve, such as too large training sizes.
+    """Refuse an evaluation's `plan` if a finding cannot serve its settings, such as training sizes.
 
     The `check` function of each finding in `questions` looks at the settings, and raises the error.
     """
@@ -39,7 +39,6 @@ def measure(
 
     Returned are the record of ``evaluation.json`` with all findings and warnings, the tables, the
     predictions and the probe.
-
 
     Parameters
     ----------

@@ -138,7 +138,10 @@ def _points(sizes: Any) -> list[dict[str, Any]]:
 def draw_of_split(
     table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Return a split's training subjects in random order; the first n train a model of size n."""
+    """Return a split's training subjects in a random order, for one draw of a learning curve.
+
+    For a training size n, models are fitted to the first n subjects. `draw` is the draw's number.
+    """
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
     subjects = table["subject_id"].to_numpy(dtype=object)[rows]

@@ -49,7 +49,7 @@ class Figures:
     increment: dict[str, Increment] = field(default_factory=dict)
     """Metrics of the embedding minus metrics of the covariates."""
     models: dict[str, ModelFigures] = field(default_factory=dict)
-    """Metrics of the other models, by the name of the model."""
+    """Name of another model → its metrics, and the embedding's metrics minus the model's."""
 
     def pooled(self, model: str, metric: str) -> float | None:
         """Return a model's metric of all folds' predictions together; None where undefined."""
@@ -211,7 +211,11 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Map each model of measures and embedding together to the model of the same measures alone."""
+    """Return name of a model of measures and embedding together → model of the measures alone.
+
+    Measures are features beside the embedding, such as regional measures; only pairs of models in
+    the plan are returned.
+    """
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:

@@ -213,9 +213,10 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
 ) -> tuple[Predictions, Predictions]:
-    """Predict by models of embedding, covariates and a constant, at known and at left-out sites.
+    """Return predictions of the target at known sites, and predictions at left-out sites.
 
-    Return the predictions at known sites, then the predictions at left-out sites.
+    Each is name of a model → predictions, by models of the embedding, of the covariates, and of a
+    constant. Those at known sites are `predictions`, of the main folds.
     """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True

@@ -15,14 +15,14 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 @dataclass(frozen=True)
 class ScansOutside:
-    """Scans outside the training distribution: counts, table of distances, and warnings."""
+    """Scans outside the probe's training distribution: counts, table of distances, warnings."""
 
     counts: Outlyingness | None = None
     table: pd.DataFrame | None = None
     notices: list[Notice] = field(default_factory=list)
 
     def as_measurement(self) -> Measurement:
-        """Return the counts, the table of distances and the warnings as results of the finding."""
+        """Return the counts, the table of distances and the warnings as a finding's results."""
         if self.table is None:
             return Measurement({Outlyingness.key: self.counts})
         return Measurement(
@@ -57,7 +57,7 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
 def measure_rows(
     plan: Plan, rows: Rows, reference: Reference | str | None, name: str
 ) -> ScansOutside:
-    """Measure distances of the scans `rows` from scans of other subjects in training.
+    """Measure distances of the scans `rows` from other subjects' scans in the probe's training.
 
     `reference` is the distribution of the scans that the probe was fitted on; if it is a text, the
     reason why there is none, distances are empty; with None nothing is counted. `name` says in the

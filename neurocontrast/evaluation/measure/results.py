@@ -202,7 +202,7 @@ def look_at_baseline(
 
 
 def _is_better(metric: str, value: float, other: float) -> bool:
-    """Tell whether a value of a metric is better than another one."""
+    """Tell whether `value` of a metric is better than `other`; of an error, the lower value is."""
     if metric in LOWER_IS_BETTER:
         return value < other
     return value > other

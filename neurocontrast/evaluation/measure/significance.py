@@ -2,9 +2,9 @@
 
 Two models are tested on one test set (McNemar), or over folds (Nadeau and Bengio). The test against
 chance permutes labels for the whole nested procedure. Labels are exchanged between subjects of the
-same site, and new folds are dealt for the permuted labels: an exact test of "given the site, labels
-say nothing of the features". Folds from a file, a column or a splitter are kept, and labels are
-then exchanged within site and fold.
+same site, and new random folds are made for the permuted labels: an exact test of "given the site,
+labels say nothing of the features". Folds from a file, a column or a splitter are kept, and labels
+are then exchanged within site and fold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,6 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
     `hits_a` and `hits_b` say for each scan whether a model's decision is right. The test of McNemar
     (1947) is about the two fitted models, not about models that another seed would have trained.
 
-
     Examples
     --------
     >>> a, b = [True] * 8 + [False] * 4, [False] * 7 + [True] * 2 + [False] * 3
@@ -57,7 +56,6 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
     numbers of scans. The test is that of Nadeau and Bengio (2003). Training folds overlap, so the
     variance is enlarged by the size of test folds relative to training folds. Equal differences in
     every fold have no spread to be tested by: 1 where all are 0, else NaN.
-
 
     Examples
     --------
@@ -134,8 +132,8 @@ def permutation_test(
     context : FitContext
         Subjects, sites and settings: labels are exchanged between subjects of the same site.
     redeal : callable, optional
-        Deals new folds for permuted labels, given the number of the permutation; None: the folds
-        are kept.
+        Makes new random folds for permuted labels, given the number of the permutation; with None,
+        the folds are kept.
     advance : callable
         Called after each permutation with the number of its folds.
     """

@@ -38,7 +38,8 @@ MAX_UNDEFINED_SHARE = 0.05
 class Resamples:
     """Values of a metric for all scans, for jackknife samples, and for bootstrap resamples.
 
-    Two metrics of the same resamples are paired, and can be subtracted.
+    `value` is of all scans; `left_out` holds a value for each jackknife sample, `drawn` for each
+    bootstrap resample. Two metrics of the same resamples are paired, and can be subtracted.
     """
 
     value: float
@@ -46,7 +47,7 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Combine two metrics of the same resamples by a function, such as their ratio."""
+        """Return a function of this metric and another of the same resamples, such as the ratio."""
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
             value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
@@ -57,7 +58,7 @@ class Resamples:
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:
-        """Return the bias-corrected and accelerated interval.
+        """Return the metric's bias-corrected and accelerated (BCa) bootstrap interval.
 
         Resamples that leave the metric undefined are left out. There is no interval (None) if more
         than 5 % are left out, if the value itself is undefined, or if all resamples are equal: an
@@ -194,7 +195,6 @@ def bootstrap_metrics(
     """Return every metric of every model on the same resamples of units: subjects, or whole sites.
 
     The result is name of a model → name of a metric → resamples.
-
 
     Parameters
     ----------

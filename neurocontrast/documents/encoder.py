@@ -92,7 +92,7 @@ def _as_recipe(encoder: object) -> object:
 
 
 class WeightsDigest(Document):
-    """SHA-256 of a run's weights, and the name of their file; no name for several encoders."""
+    """SHA-256 of a run's weights, and name of the weights' file; no name for several encoders."""
 
     sha256: str | None = None
     file: str | None = None

@@ -8,7 +8,7 @@ from neurocontrast.documents.document import Document
 
 
 class GitRevision(Document):
-    """Commit of the code's git repository, and whether files differed from the commit."""
+    """Commit of the git checkout of neurocontrast, and whether files differed from the commit."""
 
     commit: str
     modified: bool = False

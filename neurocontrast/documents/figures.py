@@ -69,7 +69,7 @@ class Increment(ResultSection):
 
 
 class Estimate(ResultSection):
-    """Estimate with an interval, and the number of scans or units behind the estimate."""
+    """Metric, or ratio or difference of metrics, with an interval and the number of scans."""
 
     value: StrictFloat | None = None
     low: StrictFloat | None = None
@@ -116,7 +116,11 @@ def gather_models(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def _models_of(content: Mapping[str, object]) -> list[str]:
-    """List the keys of all models in ``evaluation.json`` but the embedding and the covariates."""
+    """List the keys of all models in ``evaluation.json`` but the embedding and the covariates.
+
+    `content` is the file's; models are named by the sections ``rivals`` and ``estimators``, and by
+    earlier versions not at all.
+    """
     keys = list(_OF_EARLIER_VERSIONS)
     for section in ("rivals", "estimators"):
         described = content.get(section)

@@ -43,7 +43,7 @@ class Confounds(Part):
 
 
 class SiteOutside(ResultSection):
-    """Counts of a site's scans and of its outlying scans, and their median distance percentile."""
+    """Numbers of a site's scans and outlying scans, and the scans' median distance percentile."""
 
     site: str | None
     n: StrictInt = 0
@@ -103,7 +103,7 @@ class NewSite(Part):
 
 
 class LearningPoint(ResultSection):
-    """Point of a learning curve: a metric at one number of training subjects."""
+    """Point of a learning curve: a metric over all fits at one number of training subjects."""
 
     n_train: StrictInt
     mean: StrictFloat | None = None

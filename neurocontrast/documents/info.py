@@ -66,5 +66,5 @@ class EmbeddingsInfo(PretrainingPeople):
 
     @property
     def of_network(self) -> bool:
-        """Whether the features are the encoder's output, not the projection head's."""
+        """Whether the table's features are the encoder's output, not the projection head's."""
         return self.layer == "encoder"

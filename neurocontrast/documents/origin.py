@@ -39,7 +39,7 @@ class Finetuning(Document):
 
     @property
     def from_scratch(self) -> bool:
-        """Whether training started from random weights."""
+        """Whether the network's training in the folds started from random weights."""
         return self.begins_with == "random weights"
 
 

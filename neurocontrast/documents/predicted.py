@@ -42,7 +42,7 @@ class PredictionsOrigin(Document):
 
     @property
     def n_failed(self) -> int:
-        """Number of scans that could not be embedded; 0 for an embeddings table."""
+        """Number of scans that `predict` could not embed; 0 for an embeddings table."""
         if self.scans is None:
             return 0
         return self.scans.n_failed
@@ -119,7 +119,7 @@ class OutsideRecord(Document):
 
 
 class ScanCounts(Document):
-    """Section ``n`` of predictions by a probe: numbers of scans."""
+    """Section ``n`` of `predict`'s JSON file, for the probe of an evaluation: numbers of scans."""
 
     scans: int
     of_trained_subjects: int | None = None
@@ -129,7 +129,7 @@ class ScanCounts(Document):
 
 
 class ProbePredictionsRecord(PredictionsOrigin):
-    """Description of predictions by the probe of an evaluation: data, probe, counts of scans."""
+    """Content of `predict`'s JSON file for the probe of an evaluation: data, probe and counts."""
 
     format: int
     target: str
@@ -147,7 +147,10 @@ class ProbePredictionsRecord(PredictionsOrigin):
 
 
 class PeopleCounts(Document):
-    """Section ``n`` of predictions by weights: numbers of people, failures, and outlying people."""
+    """Section ``n`` of `predict`'s JSON file, for the probes of weights: numbers of people.
+
+    People who could not be embedded, and outlying people, are counted too.
+    """
 
     people: int
     failed: int
@@ -163,7 +166,7 @@ class ErrorOfAge(Document):
 
 
 class PeoplePredictionsRecord(PredictionsOrigin):
-    """Description of predictions for people by the probes that came with weights."""
+    """Content of `predict`'s JSON file for people, predicted by the probes that weights bring."""
 
     format: int
     weights: str

@@ -66,7 +66,7 @@ class PreparedScan(ScanRecipe):
     """File name of a prepared image → SHA-256."""
 
     def is_made_by(self, recipe: ScanRecipe) -> bool:
-        """Tell whether the images were made with the options and code versions of a recipe."""
+        """Tell whether the prepared images were made with a recipe's options and code versions."""
         made_by = (self.recipe, self.options, self.code)
         return made_by == (recipe.recipe, recipe.options, recipe.code)
 

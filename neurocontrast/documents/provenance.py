@@ -23,7 +23,7 @@ class AgesSexesSites(Document):
 
     @property
     def age_range(self) -> tuple[float, float] | None:
-        """Lowest and highest age in years; None if ages are unknown."""
+        """Lowest and highest age of the cohort's people in years; None if ages are unknown."""
         if not self.age_years:
             return None
         return self.age_years[0], self.age_years[-1]

@@ -25,7 +25,7 @@ _DIGESTS = {
 """File of a network → SHA-256 of deepbet 1.0.2's file."""
 _SMALL = (128, 128, 128)
 _LARGE = (256, 256, 256)
-"""Input shape of the second network; `_SMALL` is the first network's."""
+"""Input shape of deepbet's second network, in voxels; `_SMALL` is the first network's."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -95,7 +95,7 @@ def _scaled(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch
 
 
 def _largest(mask: Mask) -> Mask:
-    """Return the largest connected piece of a mask; refuse an empty mask."""
+    """Return the largest connected piece of a brain mask; refuse an empty mask."""
     pieces, n_pieces = label(mask)
     if not n_pieces:
         raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")

@@ -18,7 +18,7 @@ N_SITE = 10
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule for a measure of image quality: bounds for all scans, and the side bounded by site."""
+    """Rule for a measure of image quality: bounds for all scans, and sides bounded by site too."""
 
     title: str
     worse: str = ""

@@ -173,7 +173,7 @@ def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
 
 
 def template_strip() -> Mask:
-    """Return the template's brain mask on the three slices of a scan's thumbnail."""
+    """Return the template's brain mask on three slices side by side, as in a scan's thumbnail."""
     return _strip(_template().brain)
 
 
@@ -234,7 +234,7 @@ def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
 
 
 def _read(path: str) -> tuple[Floats, Doubles]:
-    """Return voxels and affine of an image; a ``.npy`` array spans the box of MNI152."""
+    """Read voxels and affine of an image file; a ``.npy`` array spans the box of MNI152."""
     scan = read_scan(path)
     voxels = np.ascontiguousarray(scan.voxels)
     if scan.affine is not None:
@@ -277,7 +277,10 @@ def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Double
 
 
 def _entropy_focus(voxels: Floats) -> float:
-    """Return the entropy focus criterion (Atkinson et al. 1997), as in MRIQC; lower is better."""
+    """Return an image's entropy focus criterion (Atkinson et al. 1997), as in MRIQC.
+
+    Lower is better.
+    """
     shares = voxels.astype(np.float64).ravel()
     shares /= np.sqrt(shares @ shares)
     root = np.sqrt(shares.size)

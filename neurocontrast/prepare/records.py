@@ -47,7 +47,11 @@ class ScanOutcome:
 
 
 def recipe_of(options: PrepareOptions) -> ScanRecipe:
-    """Return options and code versions as a recipe, by which outdated images are noticed."""
+    """Return options and code versions as a recipe, by which outdated images are noticed.
+
+    The number of imitated acquisitions is no part of the recipe: asking for more does not prepare
+    scans again.
+    """
     # Imitations have records of their own: adding some does not prepare the scans again.
     chosen = asdict(options)
     del chosen["imitations"]

@@ -23,7 +23,7 @@ MASK_MARGIN_MM = 12.0
 outlines count.
 """
 N_BINS = 32
-"""Number of histogram bins for mutual information."""
+"""Number of histogram bins for the mutual information of a brain and the template."""
 N4_SPACING_MM = 4.0
 """Voxel size in mm at which N4 fits the bias field."""
 COARSE_SHARE = 0.5

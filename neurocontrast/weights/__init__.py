@@ -152,7 +152,10 @@ def _usable(of_names: dict[str, list[Source]]) -> list[str]:
 
 
 def problems() -> dict[str, str]:
-    """Return name → reason, for weights that cannot be used; weights are not read."""
+    """Return name of weights → reason why the weights cannot be used; empty if all can.
+
+    Files of weights are not read, only looked for.
+    """
     of_names = {}
     for name, sources in _sources().items():
         problem = _problem_of(sources)
@@ -162,7 +165,7 @@ def problems() -> dict[str, str]:
 
 
 def not_installed() -> dict[str, str]:
-    """Return name → how to install, for weights of this project that are not installed."""
+    """Return name → how to install, for this project's weights that are not installed."""
     remedies = dict(_ELSEWHERE)
     for name in _sources():
         remedies.pop(name, None)

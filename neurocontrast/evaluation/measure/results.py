@@ -77,7 +77,10 @@ def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
 
 
 def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> MeasuredPlan:
-    """Compute tables and metrics of a plan's models, without findings, which `measure` adds."""
+    """Compute tables and metrics of a plan's models, without findings, which `measure` adds.
+
+    `fits` holds the models' predictions. Warnings on the results are in the record.
+    """
     predictions = fits.predictions
     tables = plan_tables(plan, predictions)
     for model in plan.models:

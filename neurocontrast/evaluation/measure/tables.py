@@ -22,7 +22,11 @@ there are fewer bins, at least two."""
 
 
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
-    """Return tables of scans, folds, predictions and calibration by the name of their file."""
+    """Return name of a file → table, of the scans, folds, predictions and calibration of a plan.
+
+    `predictions` are out-of-fold, by name of the model. Calibration is only of predicted
+    probabilities.
+    """
     table = plan.table
     target = plan.target
     level = plan.settings.confidence_level

@@ -54,7 +54,7 @@ class Resamples:
         )
 
     def __sub__(self, other: Resamples) -> Resamples:
-        """Return the difference of two metrics of the same resamples."""
+        """Return the difference of this metric and another of the same resamples."""
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:
@@ -106,7 +106,7 @@ class Resamples:
         return Estimate(value=value, low=low, high=high)
 
     def _acceleration(self) -> float:
-        """Return the acceleration of the BCa interval, from the jackknife; 0 where undefined."""
+        """Return the BCa interval's acceleration, from the jackknife samples; 0 if undefined."""
         defined = self.left_out[np.isfinite(self.left_out)]
         if not len(defined):
             return 0.0

@@ -269,7 +269,7 @@ class BlockDescription(Document):
 
     n_features: int
     encoder: str | None = None
-    """SHA-256 of the encoder's weights; None if the table does not state the digest."""
+    """SHA-256 of the weights that made the columns; None if the table does not state the digest."""
     objective: ObjectiveRecord = Field(default_factory=ObjectiveRecord)
     run: EncoderDescription = Field(default_factory=EncoderDescription)
 

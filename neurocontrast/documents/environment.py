@@ -19,7 +19,7 @@ class Environment(Document):
 
     neurocontrast: str | None = None
     git: GitRevision | None = None
-    """Commit of the code; None for an installed package."""
+    """Commit of the checkout of neurocontrast; None for an installed package."""
     python: str | None = None
     packages: dict[str, str | None] = Field(default_factory=dict)
     """Package → version; None for a package that was not installed."""

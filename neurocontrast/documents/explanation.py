@@ -86,7 +86,7 @@ class ExplanationRecord(ExplanationMethod):
     score: str | None = None
     simulated: bool = False
     encoder: str | None = None
-    """SHA-256 of the encoder's weights."""
+    """SHA-256 of the weights of the encoder whose features the explained probe reads."""
     probe: ExplainedProbe | None = None
     quantity: str = ""
     """Meaning of the map's values, such as shares of the score's differences between subjects.

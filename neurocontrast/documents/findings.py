@@ -174,7 +174,9 @@ class ExternalTest(Part):
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     rivals: dict[str, ExternalBaseline] = {}
-    """Name of a baseline of regional measures → metrics; the external images are not read."""
+    """Name of a baseline of regional measures → metrics on the external test set, whose images are
+    not read.
+    """
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None

@@ -65,7 +65,10 @@ class ProbeDescription(Document):
 
 
 class WeightsProbeRecord(ProbeDescription):
-    """Entry of ``probes``: a probe that came with weights, and its expected error at a new site."""
+    """Entry of ``probes`` in `predict`'s JSON file: a probe that came with weights.
+
+    `expected` holds the error to expect of the probe at a new site.
+    """
 
     kind: str
     classes: list[str]

@@ -29,7 +29,7 @@ class Machine(Document):
     gpus: list[str] = Field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Describe the machine in lines of text, for the terminal."""
+        """Return lines of text on the machine's software, processor and GPUs, for the terminal."""
         versions = []
         for package, version in self.packages.items():
             if version:
@@ -64,7 +64,7 @@ class PlannedRun(Document):
     because: str | None = None
 
     def lines(self) -> list[str]:
-        """Describe the configured run in lines of text, for the terminal."""
+        """Return lines of text on the configured run, for the terminal."""
         sample = f"{'×'.join(map(str, self.shape))} a sample"
         if len(self.shape) == 1:
             sample = f"{self.shape[0]} measures a person"

@@ -80,7 +80,7 @@ class Document(BaseModel):
         return _plain_section(self._content)
 
     def has(self, key: str) -> bool:
-        """Tell whether the JSON object has a key, even if the value is null."""
+        """Tell whether the document's JSON object has a `key`, even if the value is null."""
         return key in self._content
 
     def with_keys(self, **values: object) -> Self:
@@ -103,7 +103,10 @@ def content_of(document: Document | None) -> Json:
 
 
 def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
-    """Return the keys that have one value in all of several JSON objects; null does not count."""
+    """Return the keys and values that are the same in all of several JSON objects.
+
+    A key is left out where the value is null.
+    """
     shared = {}
     for key, value in contents[0].items():
         values = list(map(methodcaller("get", key), contents))
@@ -113,7 +116,10 @@ def shared_content(contents: Sequence[Mapping[str, object]]) -> Json:
 
 
 def _plain(value: object) -> object:
-    """Copy a value for a JSON file: a `Document` becomes a dict, a tuple a list."""
+    """Return a copy of a value, ready for a JSON file.
+
+    A `Document` becomes a dict of its keys and values, a tuple a list, also within dicts and lists.
+    """
     if type(value) in _SCALARS:  # most values: digests of people, cells of known answers
         return value
     if isinstance(value, Document):
@@ -152,7 +158,11 @@ def _problem_of(error: ValidationError) -> str:
 
 
 def _sentence(key: str, problem: ErrorDetails) -> str:
-    """Return a sentence for an error: the rule that a key's value breaks, and the value."""
+    """Return a sentence on a wrong value of a JSON object, for an error: the rule, and the value.
+
+    `key` is the value's key; "" for the object itself. `problem` is pydantic's account of the
+    error.
+    """
     rule = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if problem["type"] in _NOUNS:
         rule = f"must be {_NOUNS[problem['type']]}"

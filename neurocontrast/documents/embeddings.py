@@ -131,7 +131,11 @@ def write_embeddings(
 
 
 def _check_features(metadata: pd.DataFrame, features: np.ndarray) -> None:
-    """Refuse features that are not finite, or whose number of rows is not the metadata's."""
+    """Raise `DataError` for features that are not finite, or for another number of rows.
+
+    `metadata` and `features` must have a row for each scan; the error names the scans with features
+    that are not finite.
+    """
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(
             f"features must have one row for each of {len(metadata)} scans, "
@@ -156,7 +160,11 @@ def _columns_of(metadata: pd.DataFrame) -> dict[str, pyarrow.Array]:
 def _write(
     sink: Path | DigestSink, metadata: pd.DataFrame, features: np.ndarray, info: EmbeddingsInfo
 ) -> None:
-    """Write metadata and features in groups of rows: the features can fill half of the memory."""
+    """Write an embeddings table to a file or a digest (`sink`), in groups of rows to save memory.
+
+    `metadata` and `features` have a row for each scan; the features can fill half of the memory.
+    `info` describes the run that made the features.
+    """
     described = _columns_of(metadata)
     schema = _schema_of(described, features, info)
     with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=list(described)) as writer:
@@ -172,7 +180,11 @@ def _write(
 def _schema_of(
     described: Mapping[str, pyarrow.Array], features: np.ndarray, info: EmbeddingsInfo
 ) -> pyarrow.Schema:
-    """Return the Parquet schema of an embeddings table, with the run's description as metadata."""
+    """Return the Parquet schema of an embeddings table: names and types of columns, and `info`.
+
+    `described` holds the columns of the scans' metadata. `info` describes the run that made the
+    features, and is kept as the schema's own metadata.
+    """
     names = feature_names(features.shape[1])
     fields = []
     for name, values in described.items():
@@ -189,7 +201,12 @@ def _schema_of(
 def _of_frame(
     frame: pd.DataFrame, parameter: str
 ) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
-    """Split a DataFrame with ``feature_…`` columns into metadata, features and run description."""
+    """Split a user's DataFrame into the scans' metadata, their features, and `EmbeddingsInfo`.
+
+    Features are in columns ``feature_…``; the info is read from the DataFrame's ``attrs``. A
+    `DataError`, which names the DataFrame by `parameter`, is raised if columns are missing or hold
+    no finite numbers.
+    """
     check_names(frame, f"{parameter}: the DataFrame")
     frame = frame.set_axis(list(map(str, frame.columns)), axis="columns")
     names = _features_of(frame.columns)
@@ -210,7 +227,10 @@ def _of_frame(
 
 
 def _lacking(columns: Iterable[str], features: Sequence[str]) -> list[str]:
-    """List columns that an embeddings table needs and does not have."""
+    """List columns that an embeddings table needs and `columns` lacks; empty for a whole table.
+
+    `features` are the names of feature columns that the table has.
+    """
     lacking = []
     if "participant_id" not in columns:
         lacking.append("participant_id")
@@ -240,7 +260,10 @@ def _people_as_text(info: EmbeddingsInfo, n_features: int) -> str:
 
 
 def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> EmbeddingsInfo:
-    """Return the people of pretraining from `DataFrame.attrs`; none if features were dropped."""
+    """Return the people of pretraining from a DataFrame's `attrs`, as `EmbeddingsInfo`.
+
+    The info is empty if `attrs` hold no people, or were written for another number of features.
+    """
     content = attrs.get(_KEY.decode())
     if not isinstance(content, str) or not content:
         return EmbeddingsInfo()
@@ -253,7 +276,11 @@ def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> Embe
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
-    """Return the names of feature columns, sorted by number whatever the order of the table."""
+    """Return names of the feature columns among `columns`, sorted by number.
+
+    The columns are named ``feature_NUMBER``; if the end of a name is no number, the order is that
+    of the table.
+    """
     numbers = {}
     for name in columns:
         if str(name).startswith(_FEATURE):
@@ -286,7 +313,10 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
-    """Read metadata, features and the run's description from a Parquet file."""
+    """Read an embeddings table from a Parquet file: scans' metadata, features, `EmbeddingsInfo`.
+
+    A `DataError` is raised if columns are missing or hold no finite numbers.
+    """
     remedy = "Give an embeddings table; `neurocontrast embed` writes one."
     check_place(path, remedy=remedy)
     try:
@@ -311,7 +341,10 @@ def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
 
 
 def _with_identifiers(metadata: pd.DataFrame) -> pd.DataFrame:
-    """Add absent columns: ``subject_id`` as a copy of ``participant_id``, an empty ``session``."""
+    """Add the columns ``subject_id`` and ``session`` to scans' `metadata` if absent.
+
+    The first is a copy of ``participant_id``, the second is empty. The same table is returned.
+    """
     if "subject_id" not in metadata:
         metadata["subject_id"] = metadata["participant_id"]
     if "session" not in metadata:
@@ -322,7 +355,11 @@ def _with_identifiers(metadata: pd.DataFrame) -> pd.DataFrame:
 def _read_groups(
     file: pyarrow.parquet.ParquetFile, names: Sequence[str]
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Read a Parquet file as metadata and features, group by group of rows to save memory."""
+    """Read a Parquet file as scans' metadata and features, by groups of rows to save memory.
+
+    `names` are the feature columns, in the order in which features are returned; all other columns
+    are metadata.
+    """
     features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
     columns = file.schema_arrow.names
     # By position: a look-up by name passes over all columns, and several members have thousands.
@@ -343,7 +380,11 @@ def _read_groups(
 
 
 def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> EmbeddingsInfo:
-    """Return the run's description from a Parquet file's metadata, checked key by key."""
+    """Return the description of the run that made the features, from a Parquet file's metadata.
+
+    `schema` is the metadata. From a table that pandas wrote again, only the people of pretraining
+    are returned. A `DataError` names every wrong key.
+    """
     section = f"{path}: its description"
     remedy = "Embed the scans again; of joined tables, join them again."
     if _KEY not in schema and _OF_PANDAS in schema:  # pandas wrote the table again

@@ -29,7 +29,7 @@ def _file_of_same_folder(name: str) -> str:
 
 
 class PreprocessingRecord(Document):
-    """Section ``preprocessing``: how samples are prepared before an encoder reads them."""
+    """Section ``preprocessing`` of ``encoder.json``: how samples are prepared for the encoder."""
 
     kind: str = "volumes"
     """Kind of the samples: ``volumes`` (the default, often absent), ``measures`` or ``images``."""
@@ -56,7 +56,7 @@ class PreprocessingRecord(Document):
 
 
 class Samples(Document):
-    """Keys on the samples that an encoder reads: preprocessing, precision and channels."""
+    """Base of descriptions of encoders: keys on the samples that an encoder reads."""
 
     preprocessing: PreprocessingRecord = Field(default_factory=PreprocessingRecord)
     preprocessing_2: PreprocessingRecord | None = None
@@ -77,7 +77,7 @@ class Samples(Document):
 
 
 class EncoderRecipe(Document):
-    """Section ``encoder``: name of the network, and settings of the network as further keys."""
+    """Section ``encoder`` of ``encoder.json``: name of the network, and its settings as keys."""
 
     name: str
     stem: object = None
@@ -92,7 +92,7 @@ def _as_recipe(encoder: object) -> object:
 
 
 class WeightsDigest(Document):
-    """SHA-256 of a run's weights, and the name of their file; no name for several encoders."""
+    """SHA-256 of a run's weights, and name of the weights' file; no name for several encoders."""
 
     sha256: str | None = None
     file: str | None = None
@@ -106,7 +106,10 @@ class WeightsFile(WeightsDigest):
 
 
 class ObjectiveRecord(Document):
-    """Section ``objective``: the loss, a weighted sum of losses, or the fit of a linear encoder."""
+    """Section ``objective`` of ``encoder.json``: the loss that the encoder was trained with.
+
+    Instead of a single loss, there can be a weighted sum of losses, or the fit of a linear encoder.
+    """
 
     loss: str | None = None
     title: str | None = None
@@ -145,7 +148,7 @@ class ObjectiveRecord(Document):
 
     @property
     def citations(self) -> list[str]:
-        """References of the loss and of all terms of a sum, without repeats."""
+        """References of the loss, or of all losses in a weighted sum, without repeats."""
         references = [self.citation]
         for part in (self.objectives or {}).values():
             references.append(part.citation)
@@ -153,7 +156,10 @@ class ObjectiveRecord(Document):
 
 
 class BesideRecord(Document):
-    """Section ``beside``: principal components of the samples, appended to a network's features."""
+    """Section ``beside`` of ``encoder.json``: principal components of the encoder's samples.
+
+    They are appended to the features of the network.
+    """
 
     name: str
     n_components: int
@@ -161,7 +167,7 @@ class BesideRecord(Document):
 
 
 class Start(Document):
-    """Section ``init``: weights of an earlier run, or imported ones, that training started from."""
+    """Section ``init`` of ``encoder.json``: earlier or imported weights where training started."""
 
     name: str = ""
     sha256: str | None = None
@@ -175,7 +181,7 @@ class Start(Document):
 
 
 class ImportedWeights(Document):
-    """Section ``imported``: the file of another program that weights were imported from."""
+    """Section ``imported`` of ``encoder.json``: origin of weights from another program's file."""
 
     file: str = ""
     sha256: str | None = None
@@ -263,7 +269,7 @@ class BlockDescription(Document):
 
     n_features: int
     encoder: str | None = None
-    """SHA-256 of the encoder's weights; None if the table does not state the digest."""
+    """SHA-256 of the weights that made the columns; None if the table does not state the digest."""
     objective: ObjectiveRecord = Field(default_factory=ObjectiveRecord)
     run: EncoderDescription = Field(default_factory=EncoderDescription)
 
@@ -285,7 +291,11 @@ class RunDescription(EncoderDescription):
 
     @property
     def component_counts(self) -> list[int]:
-        """Numbers of principal components appended to the network's features, without repeats."""
+        """Numbers of principal components appended to the network's features, without repeats.
+
+        The numbers of several encoders are in the encoders' order; empty for a run without
+        components.
+        """
         besides = [member.beside for member in self.members]
         if not self.members:
             besides = [self.beside]

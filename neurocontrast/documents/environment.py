@@ -8,7 +8,7 @@ from neurocontrast.documents.document import Document
 
 
 class GitRevision(Document):
-    """Commit of the code's git repository, and whether files differed from the commit."""
+    """Commit of the git checkout of neurocontrast, and whether files differed from the commit."""
 
     commit: str
     modified: bool = False
@@ -19,7 +19,7 @@ class Environment(Document):
 
     neurocontrast: str | None = None
     git: GitRevision | None = None
-    """Commit of the code; None for an installed package."""
+    """Commit of the checkout of neurocontrast; None for an installed package."""
     python: str | None = None
     packages: dict[str, str | None] = Field(default_factory=dict)
     """Package → version; None for a package that was not installed."""

@@ -17,7 +17,7 @@ _REMEDY = "Install the weights again."
 
 
 class ErrorOfShots(Document):
-    """Error at new sites after a shift of predictions learned from some labelled people there."""
+    """Error of a probe at new sites, once labelled people there have shifted its predictions."""
 
     n_people: Annotated[int, Field(ge=0)]
     """Number of labelled people of a site; 0 for predictions without a shift."""
@@ -50,7 +50,10 @@ class ExpectedErrors(Document):
     by_n_people: Annotated[list[ErrorOfShots], AfterValidator(_with_an_error)]
 
     def of_people(self, n_people: int) -> ErrorOfShots | None:
-        """Return the error measured with `n_people` labelled people, or the next smaller number."""
+        """Return the error measured with `n_people` labelled people, or the next smaller number.
+
+        None if the error was only measured with more people.
+        """
         reached = None
         for shots in self.by_n_people:
             if shots.n_people <= n_people and (
@@ -60,7 +63,10 @@ class ExpectedErrors(Document):
         return reached
 
     def sentence(self, n_people: int) -> str:
-        """Return a sentence on the error to expect with labelled people; "" if unknown."""
+        """Return a sentence on the probe's error to expect at a new site; "" if unknown.
+
+        `n_people` is the number of labelled people at the site.
+        """
         shots = self.of_people(n_people)
         if shots is None:
             return ""

@@ -11,7 +11,7 @@ EXPLANATION_FILE = "explain.json"
 
 
 class TopRegion(Document):
-    """Peak of a brain map, or a ranked measure, with its share of the differences in score."""
+    """Peak of a brain map, or a ranked measure, with its share of the score's differences."""
 
     region: str | None = None
     """Nearest brain region; None if scans are not in MNI152, or no region is near."""
@@ -26,7 +26,7 @@ class TopRegion(Document):
 
 
 class BlockShare(Document):
-    """Share of one group of feature columns (a block) in the differences in score."""
+    """Share of one group of feature columns (a block) in the differences between scores."""
 
     name: str
     share: float
@@ -37,7 +37,7 @@ class BlockShare(Document):
 
 
 class ExplainedProbe(Document):
-    """Section ``probe``: the fitted linear model whose score is explained."""
+    """Section ``probe`` of ``explain.json``: the fitted linear model whose score is explained."""
 
     name: str
     strength: float | None = None
@@ -86,7 +86,7 @@ class ExplanationRecord(ExplanationMethod):
     score: str | None = None
     simulated: bool = False
     encoder: str | None = None
-    """SHA-256 of the encoder's weights."""
+    """SHA-256 of the weights of the encoder whose features the explained probe reads."""
     probe: ExplainedProbe | None = None
     quantity: str = ""
     """Meaning of the map's values, such as shares of the score's differences between subjects.

@@ -62,14 +62,14 @@ class Increment(ResultSection):
 
     @property
     def p_tested(self) -> float | None:
-        """The p-value, with Holm's correction if there are several baselines."""
+        """The difference's p-value, with Holm's correction if there are several baselines."""
         if self.p_adjusted is None:
             return self.p_value
         return self.p_adjusted
 
 
 class Estimate(ResultSection):
-    """Estimate with an interval, and the number of scans or units behind the estimate."""
+    """Metric, or ratio or difference of metrics, with an interval and the number of scans."""
 
     value: StrictFloat | None = None
     low: StrictFloat | None = None
@@ -95,9 +95,11 @@ class ModelFigures(ResultSection):
 
 
 def gather_models(content: Mapping[str, object]) -> dict[str, object]:
-    """Move results of models, such as the file's key ``voxels_increment``, into ``models``.
+    """Return the content of ``evaluation.json`` with results of models moved into ``models``.
 
-    Results of the embedding and of the covariates keep their keys.
+    Of the model ``voxels``, ``models`` has the values of the file's keys ``voxels``,
+    ``voxels_increment`` and ``voxels_gain_increment``. Results of the embedding and of the
+    covariates keep their keys.
     """
     gathered = dict(content)
     models = {}
@@ -114,7 +116,11 @@ def gather_models(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def _models_of(content: Mapping[str, object]) -> list[str]:
-    """List the keys of all models in ``evaluation.json`` but the embedding and the covariates."""
+    """List the keys of all models in ``evaluation.json`` but the embedding and the covariates.
+
+    `content` is the file's; models are named by the sections ``rivals`` and ``estimators``, and by
+    earlier versions not at all.
+    """
     keys = list(_OF_EARLIER_VERSIONS)
     for section in ("rivals", "estimators"):
         described = content.get(section)
@@ -127,7 +133,11 @@ def _models_of(content: Mapping[str, object]) -> list[str]:
 
 
 def spread_models(models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Return the entries of ``models`` under the models' keys in ``evaluation.json``."""
+    """Return the results of models under the keys that they have in ``evaluation.json``.
+
+    `models` is name of a model → field of `ModelFigures` → value; a key is such as
+    ``voxels_increment``.
+    """
     content = {}
     for field, key in _KEYS.items():
         for model, figures in models.items():

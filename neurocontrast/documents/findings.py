@@ -43,7 +43,7 @@ class Confounds(Part):
 
 
 class SiteOutside(ResultSection):
-    """Counts of a site's scans and of its outlying scans, and their median distance percentile."""
+    """Numbers of a site's scans and outlying scans, and the scans' median distance percentile."""
 
     site: str | None
     n: StrictInt = 0
@@ -103,7 +103,7 @@ class NewSite(Part):
 
 
 class LearningPoint(ResultSection):
-    """Point of a learning curve: a metric at one number of training subjects."""
+    """Point of a learning curve: a metric over all fits at one number of training subjects."""
 
     n_train: StrictInt
     mean: StrictFloat | None = None
@@ -127,7 +127,10 @@ class LearningCurve(Part):
     baseline: dict[str, list[LearningPoint]] = {}
 
     def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
-        """Return the points of another model's learning curves by metric; empty without curves."""
+        """Return name of a metric → points of the learning curve of the model named `key`.
+
+        Empty for a model without curves; the embedding and the covariates have attributes.
+        """
         return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
 
 
@@ -171,13 +174,18 @@ class ExternalTest(Part):
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     rivals: dict[str, ExternalBaseline] = {}
-    """Name of a baseline of regional measures → metrics; the external images are not read."""
+    """Name of a baseline of regional measures → metrics on the external test set, whose images are
+    not read.
+    """
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None
 
     def as_result(self, evaluation: Result) -> Result:
-        """Return the evaluation's record with all metrics replaced by the external test's."""
+        """Return an `evaluation` with metrics and threshold replaced by the external test's.
+
+        Numbers of scans and outlying scans are replaced too; the permutation test is removed.
+        """
         models = {}
         for key, baseline in self.rivals.items():
             metrics = _as_metrics(baseline.metrics)
@@ -199,7 +207,7 @@ class ExternalTest(Part):
 
 
 def _as_metrics(figures: Mapping[str, ExternalMetric]) -> dict[str, Metric]:
-    """Convert metrics of the external test set to `Metric`, as a `Result` holds them."""
+    """Convert a model's metrics on the external test set to `Metric`, as a `Result` holds them."""
     metrics = {}
     for name, figure in figures.items():
         metrics[name] = Metric(pooled=figure.value, interval=figure.interval, reason=figure.reason)

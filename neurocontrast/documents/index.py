@@ -64,7 +64,7 @@ class IndexRecord(Document):
     cells_not_read: list[str] = Field(default_factory=list)
     tables: list[str] = Field(default_factory=list)
     columns_known: dict[str, int] = Field(default_factory=dict)
-    """Column of the table → number of scans with a value."""
+    """Column of the written table of scans → number of scans with a value."""
     notes: list[str] = Field(default_factory=list)
     left_out: list[LeftOut] = Field(default_factory=list)
     measures: MeasuresRecord | None = None

@@ -48,7 +48,10 @@ class EmbeddingsInfo(PretrainingPeople):
 
     @property
     def encoder_digest(self) -> str | None:
-        """SHA-256 of the weights, then layer, precision and read-out if not the defaults."""
+        """SHA-256 of the encoder's weights, then layer, precision and read-out if not the defaults.
+
+        None if the run states no SHA-256.
+        """
         if self.run.weights.sha256 is None:
             return None
         words = [self.run.weights.sha256]
@@ -63,5 +66,5 @@ class EmbeddingsInfo(PretrainingPeople):
 
     @property
     def of_network(self) -> bool:
-        """Whether the features are the encoder's output, not the projection head's."""
+        """Whether the table's features are the encoder's output, not the projection head's."""
         return self.layer == "encoder"

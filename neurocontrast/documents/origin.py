@@ -25,7 +25,10 @@ class TrainedFold(Document):
 
 
 class Finetuning(Document):
-    """Section ``finetuning``: training of the network in every fold, in place of a linear probe."""
+    """Section ``finetuning`` of ``evaluation.json``: training of the network in every fold.
+
+    Absent for an evaluation by a linear probe on frozen features.
+    """
 
     begins_with: str | None = None
     """Weights at the start of training: ``pretrained weights`` or ``random weights``."""
@@ -36,7 +39,7 @@ class Finetuning(Document):
 
     @property
     def from_scratch(self) -> bool:
-        """Whether training started from random weights."""
+        """Whether the network's training in the folds started from random weights."""
         return self.begins_with == "random weights"
 
 

@@ -1,4 +1,4 @@
-"""JSON files that `predict` writes next to its tables of predictions."""
+"""JSON files that `predict` writes next to tables of predictions, and sections of the files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FailedScan(Document):
 
 
 class IncomingRecord(Document):
-    """Section ``scans``: scans that `predict` embedded itself, not reading an embeddings table."""
+    """Section ``scans`` of `predict`'s JSON file: scans that `predict` embedded itself."""
 
     source: str
     """Name of the table or folder of scans."""
@@ -27,7 +27,7 @@ class IncomingRecord(Document):
 
 
 class EmbeddingsFile(Document):
-    """Section ``embeddings``: the embeddings table from which `predict` predicted."""
+    """Section ``embeddings`` of `predict`'s JSON file: the embeddings table that was read."""
 
     file: str
     digest: str
@@ -42,14 +42,14 @@ class PredictionsOrigin(Document):
 
     @property
     def n_failed(self) -> int:
-        """Number of scans that could not be embedded; 0 for an embeddings table."""
+        """Number of scans that `predict` could not embed; 0 for an embeddings table."""
         if self.scans is None:
             return 0
         return self.scans.n_failed
 
 
 class TrainingSize(Document):
-    """Section ``n_trained_on``: numbers of scans and subjects that a probe was fitted on."""
+    """Section ``n_trained_on`` of `predict`'s JSON file: size of a probe's training set."""
 
     scans: int
     subjects: int | None = None
@@ -65,7 +65,10 @@ class ProbeDescription(Document):
 
 
 class WeightsProbeRecord(ProbeDescription):
-    """Entry of ``probes``: a probe that came with weights, and its expected error at a new site."""
+    """Entry of ``probes`` in `predict`'s JSON file: a probe that came with weights.
+
+    `expected` holds the error to expect of the probe at a new site.
+    """
 
     kind: str
     classes: list[str]
@@ -85,7 +88,10 @@ class ShiftRecord(Document):
 
 
 class CalibrationRecord(Document):
-    """Section ``calibration``: the table of true labels, and the shift learned for each site."""
+    """Section ``calibration`` of `predict`'s JSON file: shifts of the predictions by site.
+
+    A site's shift is learned from a table of true labels.
+    """
 
     file: str
     by_site: dict[str, ShiftRecord] = Field(default_factory=dict)
@@ -101,7 +107,10 @@ class OutsideSite(Document):
 
 
 class OutsideRecord(Document):
-    """Section ``outlyingness``: scans outside the distribution of a probe's training scans."""
+    """Section ``outlyingness`` of `predict`'s JSON file: numbers of outlying scans.
+
+    A scan is outlying if outside the distribution of the probe's training scans.
+    """
 
     reference: str
     threshold_percentile: float
@@ -113,7 +122,7 @@ class OutsideRecord(Document):
 
 
 class ScanCounts(Document):
-    """Section ``n`` of predictions by a probe: numbers of scans."""
+    """Section ``n`` of `predict`'s JSON file, for the probe of an evaluation: numbers of scans."""
 
     scans: int
     of_trained_subjects: int | None = None
@@ -123,7 +132,7 @@ class ScanCounts(Document):
 
 
 class ProbePredictionsRecord(PredictionsOrigin):
-    """Description of predictions by the probe of an evaluation: data, probe, counts of scans."""
+    """Content of `predict`'s JSON file for the probe of an evaluation: data, probe and counts."""
 
     format: int
     target: str
@@ -141,7 +150,10 @@ class ProbePredictionsRecord(PredictionsOrigin):
 
 
 class PeopleCounts(Document):
-    """Section ``n`` of predictions by weights: numbers of people, failures, and outlying people."""
+    """Section ``n`` of `predict`'s JSON file, for the probes of weights: numbers of people.
+
+    People who could not be embedded, and outlying people, are counted too.
+    """
 
     people: int
     failed: int
@@ -157,7 +169,7 @@ class ErrorOfAge(Document):
 
 
 class PeoplePredictionsRecord(PredictionsOrigin):
-    """Description of predictions for people by the probes that came with weights."""
+    """Content of `predict`'s JSON file for people, predicted by the probes that weights bring."""
 
     format: int
     weights: str

@@ -9,7 +9,7 @@ from neurocontrast.documents.environment import Environment
 
 
 class ScanInput(Document):
-    """Section ``input`` of a prepared scan: the files that the scan was prepared from."""
+    """Section ``input`` of ``images/{scan}.json``: the files that the scan was prepared from."""
 
     path: str
     """Path of the image relative to the cohort's root; only the file name if outside the root."""
@@ -22,7 +22,7 @@ class ScanInput(Document):
 
 
 class ScanMeasures(Document):
-    """Section ``facts`` of a prepared scan: methods and measurements, a row of ``quality.tsv``."""
+    """Section ``facts`` of ``images/{scan}.json``: methods and measures, as in ``quality.tsv``."""
 
     extraction: str | None = None
     """Brain extraction: ``mask_path``, ``stripped already`` or ``deepbet``."""
@@ -33,7 +33,7 @@ class ScanMeasures(Document):
     metric: float | None = None
     """Similarity metric of the registration; None for scans whose headers already say MNI152."""
     scales: list[float] = Field(default_factory=list)
-    """Scale factors of the affine registration along three axes."""
+    """Size of the scan's brain over the template's along three axes; 1 without registration."""
     dice_template: float | None = None
     """Dice overlap of the registered brain with the template's brain, 0 to 1."""
     tiv: float | None = None
@@ -45,7 +45,7 @@ class ScanMeasures(Document):
     csf_ml: float | None = None
     """Volume of cerebrospinal fluid before registration, in mL."""
     tissue_means: list[float] = Field(default_factory=list)
-    """Mean intensity of each tissue class."""
+    """Mean intensity of fluid, grey and white matter, as a share of the brain's median."""
 
 
 class ScanRecipe(Document):
@@ -66,7 +66,7 @@ class PreparedScan(ScanRecipe):
     """File name of a prepared image → SHA-256."""
 
     def is_made_by(self, recipe: ScanRecipe) -> bool:
-        """Tell whether the images were made with the options and code versions of a recipe."""
+        """Tell whether the prepared images were made with a recipe's options and code versions."""
         made_by = (self.recipe, self.options, self.code)
         return made_by == (recipe.recipe, recipe.options, recipe.code)
 

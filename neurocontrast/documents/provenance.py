@@ -14,7 +14,7 @@ from neurocontrast.reading import ErrorOptions, read_json
 
 
 class AgesSexesSites(Document):
-    """Section ``people`` of a cohort: ages, and numbers of people by sex and by site."""
+    """Section ``people`` of a cohort's record: ages, and numbers of people by sex and by site."""
 
     age_years: list[float] = Field(default_factory=list)
     """Lowest, median and highest age in years; empty if ages are unknown."""
@@ -23,14 +23,17 @@ class AgesSexesSites(Document):
 
     @property
     def age_range(self) -> tuple[float, float] | None:
-        """Lowest and highest age in years; None if ages are unknown."""
+        """Lowest and highest age of the cohort's people in years; None if ages are unknown."""
         if not self.age_years:
             return None
         return self.age_years[0], self.age_years[-1]
 
 
 class CohortRecord(Document):
-    """Section ``cohort``: name, digest and summary of the table of people, without identifiers."""
+    """Section ``cohort`` of ``provenance.json``: name, digest and summary of the table of people.
+
+    The summary has no identifiers.
+    """
 
     source: str | None = None
     """Name of the table's file."""
@@ -42,14 +45,14 @@ class CohortRecord(Document):
 
 
 class RunCohort(CohortRecord):
-    """Section ``cohort`` of a run that can be resumed; name and digest of the table are needed."""
+    """Section ``cohort`` of a run's ``provenance.json``, with the name and digest of the table."""
 
     source: str
     digest: str
 
 
 class WriterVersion(Document):
-    """Section ``environment`` of a run, in which the version of neurocontrast is required."""
+    """Section ``environment`` of a run's ``provenance.json``: the version of neurocontrast."""
 
     neurocontrast: str
 

@@ -14,8 +14,8 @@ class RuleRecord(Document):
     low: float | None = None
     high: float | None = None
     worse: str = ""
-    """Side (``low`` or ``high``) on which a scan is also compared with the other scans of its
-    site.
+    """Side on which a scan is also compared with the other scans of its site: ``low``, ``high``,
+    ``both``, or "" for none.
     """
 
 
@@ -26,7 +26,9 @@ class QualityRecord(Document):
     """Number of scans, or of people with regional measures."""
     n_flagged: int
     n_deviations: float
-    """Robust standard deviations from usual values, such as a site's median, of an outlier."""
+    """Distance from usual values, such as a site's median, beyond which a value is an outlier, in
+    robust standard deviations.
+    """
     n_site: int
     """Smallest number of people with which a site gets bounds of its own."""
     environment: Environment | None = None

@@ -70,7 +70,10 @@ class ModelNames(ResultSection):
 
 
 class Counts(ResultSection):
-    """Section ``n``: numbers of scans, subjects, sites, features, and scans left out by reason."""
+    """Section ``n`` of ``evaluation.json``: numbers of scans, subjects, sites and features.
+
+    `excluded` is reason → number of scans left out.
+    """
 
     scans: StrictInt | None = None
     subjects: StrictInt | None = None
@@ -91,7 +94,7 @@ class Probe(ResultSection):
     strength_name: str | None = None
     """Name of the estimator's regularisation parameter, such as ``C``."""
     strength: StrictFloat | None = None
-    """Value of the regularisation parameter in the estimator fitted to all scans."""
+    """Value of the regularisation parameter: the median over the fits of all folds."""
     why_not_stored: str | None = None
     """Reason why the fitted estimator is not stored in a file."""
     inner_splits: str | None = None
@@ -349,7 +352,10 @@ def read_evaluation(path: str | os.PathLike[str]) -> Result:
 
 
 def _explain_faults(file: str, error: ValidationError, *section: str) -> str:
-    """Return an error text on ``evaluation.json`` or a section: missing keys and wrong values."""
+    """Return an error text on ``evaluation.json`` or a section: missing keys and wrong values.
+
+    `file` begins the text; `section` is the key of a section that was read alone.
+    """
     faults = []
     for problem in error.errors():
         key = ".".join(map(str, keys_in_file((*section, *problem["loc"]))))
@@ -358,7 +364,11 @@ def _explain_faults(file: str, error: ValidationError, *section: str) -> str:
 
 
 def _explain_fault(key: str, problem: ErrorDetails) -> str:
-    """Return a clause for an error: the rule that a key's value breaks, and the value."""
+    """Return a clause on a wrong or missing value of ``evaluation.json``, for an error.
+
+    The clause has the rule that the value of `key` breaks, and the value. `problem` is pydantic's
+    account of the error.
+    """
     kind = problem["type"]
     if kind == "missing":
         return f"'{key}' is missing"

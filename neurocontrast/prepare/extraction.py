@@ -25,7 +25,7 @@ _DIGESTS = {
 """File of a network → SHA-256 of deepbet 1.0.2's file."""
 _SMALL = (128, 128, 128)
 _LARGE = (256, 256, 256)
-"""Input shape of the second network; `_SMALL` is the first network's."""
+"""Input shape of deepbet's second network, in voxels; `_SMALL` is the first network's."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -60,7 +60,10 @@ def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
 
 @cache
 def _network(name: str) -> torch.jit.ScriptModule:
-    """Load a network of deepbet; refuse a file with another digest than version 1.0.2 has."""
+    """Load one of deepbet's networks by the `name` of the network's file.
+
+    A file is refused if absent, or if the digest is not that of deepbet 1.0.2.
+    """
     try:
         files = metadata.files("deepbet") or []
     except metadata.PackageNotFoundError as error:
@@ -83,13 +86,16 @@ def _network(name: str) -> torch.jit.ScriptModule:
 
 
 def _scaled(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Scale intensities as in the training of deepbet's networks."""
+    """Return intensities as deepbet's networks were trained on: clipped to `low` and `high`.
+
+    The clipped intensities have mean 0.449 and standard deviation 0.226.
+    """
     clipped = ((image - low) / (high - low)).clamp(0, 1)
     return 0.226 * (clipped - clipped.mean()) / clipped.std() + 0.449
 
 
 def _largest(mask: Mask) -> Mask:
-    """Return the largest connected piece of a mask; refuse an empty mask."""
+    """Return the largest connected piece of a brain mask; refuse an empty mask."""
     pieces, n_pieces = label(mask)
     if not n_pieces:
         raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")
@@ -100,7 +106,11 @@ def _largest(mask: Mask) -> Mask:
 
 
 def _box(mask: Mask, shape: torch.Size) -> tuple[slice, ...]:
-    """Return the box around a coarse mask in the full volume, with a margin, as slices."""
+    """Return the box of a brain, with a margin on each side, as slices of the full volume.
+
+    `mask` is the brain on a coarse grid over the same volume; `shape` is the volume's shape. A mask
+    without brain is refused.
+    """
     box = []
     for axis, n in enumerate(shape):
         across = tuple(set(range(3)) - {axis})

@@ -18,7 +18,7 @@ N_SITE = 10
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule for a measure of image quality: bounds for all scans, and the side bounded by site."""
+    """Rule for a measure of image quality: bounds for all scans, and sides bounded by site too."""
 
     title: str
     worse: str = ""
@@ -101,7 +101,10 @@ def bounds_of(
     *,
     people: Sequence[object] | None = None,
 ) -> tuple[Bound, Bound]:
-    """Return the bounds of a measure: the stricter of the bounds for all scans and for the site.
+    """Return the lower and the upper bound of a measure, for the scans of one site.
+
+    Each is the stricter of the bound for all scans and of the bound by the site's own values. With
+    fewer than `N_SITE` people, a site has no bound of its own.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class _Template:
-    """Template to measure scans with: masks at 2 and 4 mm, intensities, and Fourier spectra."""
+    """MNI152 template to measure scans with: masks at 2 and 4 mm, intensities, Fourier spectra."""
 
     brain: Mask
     coarse: Mask
@@ -139,10 +139,11 @@ def compare_with_others(
 
 
 def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
-    """Find the shift, up to 24 mm, at which a scan fits the template best, and the correlation.
+    """Find the shift, up to 24 mm, at which a scan fits the template best.
 
-    Voxels inside the template's mask are correlated, for all shifts at once by the fast Fourier
-    transform.
+    `coarse` is the scan on the 4 mm grid. Returned are the correlation at the shift, and the shift
+    along each axis in mm. Voxels inside the template's mask are correlated, for all shifts at once
+    by the fast Fourier transform.
     """
     template = _template()
     n = int(template.coarse.sum())
@@ -162,18 +163,25 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
 
 
 def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
-    """Return correlations for all shifts up to `REACH` steps, from a product of Fourier spectra."""
+    """Return the sums of products of two images at all shifts up to `REACH` steps, to each side.
+
+    `spectrum` is the product of the images' Fourier spectra. The array has one axis for each axis
+    of space.
+    """
     rolled = np.roll(fft.irfftn(spectrum, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))
     return np.asarray(rolled[(slice(0, 2 * REACH + 1),) * 3])
 
 
 def template_strip() -> Mask:
-    """Return the template's brain mask on the three slices of a scan's thumbnail."""
+    """Return the template's brain mask on three slices side by side, as in a scan's thumbnail."""
     return _strip(_template().brain)
 
 
 def _between(line: Doubles) -> float:
-    """Return the position of a line's maximum, interpolated between points by a parabola."""
+    """Return the position of the largest of the values `line`, between points by a parabola.
+
+    The position is counted in points from 0.
+    """
     top = int(line.argmax())
     if top in (0, len(line) - 1):
         return float(top)
@@ -183,7 +191,7 @@ def _between(line: Doubles) -> float:
 
 @cache
 def _template() -> _Template:
-    """Return nilearn's MNI152 template on the 2 and 4 mm grids of the measures."""
+    """Return nilearn's MNI152 template, in the forms that measuring a scan needs; made once."""
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
     image = load_mni152_template(resolution=2)
@@ -199,7 +207,7 @@ def _template() -> _Template:
 
 
 def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
-    """Resample an image linearly to the 2 mm grid `GRID` in MNI space."""
+    """Resample an image, placed by its `affine` in MNI space, linearly to the 2 mm grid `GRID`."""
     matrix = np.linalg.inv(affine) @ GRID
     resampled: Floats = affine_transform(
         voxels, matrix[:3, :3], matrix[:3, 3], SHAPE, np.float32, order=1
@@ -208,7 +216,10 @@ def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
 
 
 def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
-    """Return a brain on the 2 mm grid, 0 outside; its mask; and the image's entropy focus."""
+    """Read a brain on the 2 mm grid, 0 outside; its mask; and the image's entropy focus criterion.
+
+    Without a `mask_path`, voxels clearly brighter than the corners of the image are the brain.
+    """
     voxels, affine = _read(path)
     corners = voxels[np.ix_(*((0, -1),) * 3)]
     voxels = np.maximum(voxels - np.median(corners), 0)
@@ -223,7 +234,7 @@ def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
 
 
 def _read(path: str) -> tuple[Floats, Doubles]:
-    """Return voxels and affine of an image; a ``.npy`` array spans the box of MNI152."""
+    """Read voxels and affine of an image file; a ``.npy`` array spans the box of MNI152."""
     scan = read_scan(path)
     voxels = np.ascontiguousarray(scan.voxels)
     if scan.affine is not None:
@@ -237,13 +248,13 @@ def _read(path: str) -> tuple[Floats, Doubles]:
 
 
 def _coarse(voxels: Floats) -> Floats:
-    """Return an image's means over 6 mm at every second voxel."""
+    """Return an image of the 2 mm grid on the 4 mm grid, as means over 6 mm."""
     smooth: Floats = uniform_filter(voxels, 3)[::STEP, ::STEP, ::STEP]
     return np.ascontiguousarray(smooth)
 
 
 def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Shift and scale values to mean 0 and length 1 along the last axis."""
+    """Return values of mean 0 and length 1 along the last axis, by subtraction and division."""
     centred = values - values.mean(axis=-1, keepdims=True)
     return centred / np.maximum(np.linalg.norm(centred, axis=-1, keepdims=True), 1e-12)
 
@@ -266,7 +277,10 @@ def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Double
 
 
 def _entropy_focus(voxels: Floats) -> float:
-    """Return the entropy focus criterion (Atkinson et al. 1997), as in MRIQC; lower is better."""
+    """Return an image's entropy focus criterion (Atkinson et al. 1997), as in MRIQC.
+
+    Lower is better.
+    """
     shares = voxels.astype(np.float64).ravel()
     shares /= np.sqrt(shares @ shares)
     root = np.sqrt(shares.size)
@@ -296,7 +310,10 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
 
 
 def _classes_of(values: Floats) -> tuple[Floats, Floats]:
-    """Return intensities of grey and of white matter, by k-means of three classes."""
+    """Return the intensities of grey and of white matter among a brain's intensities.
+
+    Classes are found by k-means of three classes, of which the darkest, fluid, is left out.
+    """
     from sklearn.cluster import KMeans
 
     if not values.size:

@@ -47,7 +47,11 @@ class ScanOutcome:
 
 
 def recipe_of(options: PrepareOptions) -> ScanRecipe:
-    """Return options and code versions as a recipe, by which outdated images are noticed."""
+    """Return options and code versions as a recipe, by which outdated images are noticed.
+
+    The number of imitated acquisitions is no part of the recipe: asking for more does not prepare
+    scans again.
+    """
     # Imitations have records of their own: adding some does not prepare the scans again.
     chosen = asdict(options)
     del chosen["imitations"]
@@ -63,7 +67,10 @@ def imitated_stem(stem: str, number: int) -> str:
 
 
 def stems_of(stem: str, n_imitations: int) -> list[str]:
-    """Return the starts of the file names of a scan and of its imitated acquisitions."""
+    """Return the starts of the file names of a scan and of its imitated acquisitions.
+
+    `stem` is the scan's own start, which comes first.
+    """
     stems = [stem]
     for number in range(1, n_imitations + 1):
         stems.append(imitated_stem(stem, number))
@@ -79,7 +86,11 @@ def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]
 
 
 def describe_input(path: str, mask_path: str, root: str) -> ScanInput:
-    """Describe a scan's files: path below folder `root`, digest of the full path, and SHA-256."""
+    """Describe a scan's files: path below folder `root`, digest of the full path, and SHA-256.
+
+    The SHA-256 are of the image and, if `mask_path` is not "", of the brain mask. A `DataError` is
+    raised for a file that cannot be read.
+    """
     check_place(path)
     if mask_path:
         check_place(mask_path, remedy="The column 'mask_path' names it.")
@@ -112,7 +123,7 @@ def problem_of_images(
 ) -> str:
     """Return why images in `folder` must not be replaced by a scan's; "" if they may be.
 
-    Images must not be replaced if they were prepared from another scan of the same name, probably
+    Images of the same `stem` must not be replaced if they were prepared from another scan, probably
     of another cohort. Files are read only if the path of the scan has changed.
     """
     record = _record_of(folder, stem)
@@ -134,6 +145,7 @@ def read_record(
 ) -> PreparedScan | None:
     """Read ``{stem}.json`` on a prepared scan; None if images are incomplete or outdated.
 
+    Images are outdated if input files differ from `described`, or options or code have changed.
     Images prepared from a file with another path and another content, so probably of another
     cohort, are refused.
     """
@@ -155,7 +167,7 @@ def read_record(
 
 
 def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return file name → SHA-256 for files of a folder; "" for an absent file."""
+    """Return name of a file → SHA-256, for files `names` in `folder`; "" for an absent file."""
     digests = dict.fromkeys(names, "")
     for name in digests:
         path = folder / name
@@ -165,7 +177,10 @@ def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def forget(folder: Path, stem: str) -> None:
-    """Remove the images of a scan and of its imitated acquisitions, records first."""
+    """Delete from `folder` the images of a scan and of its imitated acquisitions, records first.
+
+    `stem` is the start of the names of the scan's files.
+    """
     stems = stems_of(stem, MOST_IMITATIONS)
     for name in map("{}.json".format, stems):
         (folder / name).unlink(missing_ok=True)
@@ -181,7 +196,10 @@ def write_record(
     measures: ScanMeasures,
     files: Sequence[str],
 ) -> None:
-    """Write the record of a scan's prepared images: input files, recipe, measures, digests."""
+    """Write ``{stem}.json`` on a scan's prepared images: input files, recipe, measures, digests.
+
+    `described` are the input files, and `files` the names of the images in `folder`.
+    """
     recipe = recipe_of(options)
     record = PreparedScan(
         recipe=recipe.recipe,

@@ -19,15 +19,15 @@ Mask = npt.NDArray[np.bool_]
 PITCHES_DEGREES = (0.0, -25.0, 25.0)
 """Pitches in degrees at which registration starts: heads bent towards or away from the chest."""
 MASK_MARGIN_MM = 12.0
-"""Margin in mm around the template's brain whose voxels are compared too, so that outlines
-count.
+"""Margin in mm around the template's brain whose voxels are compared with the scan too, so that
+outlines count.
 """
 N_BINS = 32
-"""Number of histogram bins for mutual information."""
+"""Number of histogram bins for the mutual information of a brain and the template."""
 N4_SPACING_MM = 4.0
 """Voxel size in mm at which N4 fits the bias field."""
 COARSE_SHARE = 0.5
-"""Share of voxels sampled for the metric at a coarse start."""
+"""Share of voxels sampled for the metric from each of several pitches, at a coarse grid."""
 FINE_SHARE = 0.1
 """Share of voxels sampled for the metric in the final fit."""
 SEED = 1
@@ -52,7 +52,7 @@ class Registration:
 
 
 def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
-    """Divide an image by its bias field, fitted by N4 (Tustison et al. 2010) in the mask."""
+    """Return an image divided by its bias field, fitted by N4 (Tustison et al. 2010) in a mask."""
     image = to_itk(voxels, affine)
     inside = to_itk(mask.astype(np.uint8), affine)
     sizes = np.linalg.norm(affine[:3, :3], axis=0)
@@ -128,7 +128,7 @@ def resample_to_grid(
 
 
 def to_itk(voxels: npt.NDArray[Any], affine: Affine) -> sitk.Image:
-    """Convert voxels and their affine to RAS millimetres to an ITK image."""
+    """Return an ITK image of voxels, with the `affine` from `voxels` to RAS millimetres."""
     lps = _LPS @ affine
     sizes = np.linalg.norm(lps[:3, :3], axis=0)
     image = sitk.GetImageFromArray(np.ascontiguousarray(voxels.transpose()))
@@ -139,7 +139,7 @@ def to_itk(voxels: npt.NDArray[Any], affine: Affine) -> sitk.Image:
 
 
 def template_mask(grid: Affine, shape: Sequence[int]) -> Mask:
-    """Return the MNI152 template's brain mask on a grid."""
+    """Return the MNI152 template's brain mask on the grid with affine `grid` and `shape`."""
     like = to_itk(np.zeros(tuple(shape), dtype=np.float32), grid)
     brain = sitk.Cast(_template()[1], sitk.sitkFloat32)
     mask: Mask = sitk.GetArrayFromImage(sitk.Resample(brain, like)).transpose() > 0.5
@@ -154,7 +154,10 @@ def template_ml() -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limit ITK to one thread, since sums in several threads differ in their last bits."""
+    """Limit ITK to one thread within a ``with`` statement.
+
+    Sums in several threads differ in their last bits.
+    """
     before = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
     try:
@@ -176,7 +179,11 @@ def _template() -> tuple[sitk.Image, sitk.Image]:
 
 
 def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransform:
-    """Return a start for the registration: centres aligned, head bent by `pitch` in degrees."""
+    """Return an affine map from the template to a scan, from which the registration starts.
+
+    The template's centre is put on the brain's `centre`, in RAS millimetres, and the head is bent
+    by `pitch` in degrees.
+    """
     transform = sitk.AffineTransform(3)
     turn = np.radians(pitch)
     cos = np.cos(turn)
@@ -194,7 +201,12 @@ def _optimise(
     start: sitk.AffineTransform,
     shrinks: list[int],
 ) -> tuple[sitk.AffineTransform, float]:
-    """Optimise an affine transform from a start; return the transform and its metric."""
+    """Optimise an affine map from the template to a scan; return the map and its metric.
+
+    `fixed` is the template, `mask` the voxels of the template that are compared, and `moving` the
+    scan. `start` is a first map, and `shrinks` the factors by which images are made coarser, level
+    by level; with a single one, fewer voxels and iterations are used.
+    """
     share = FINE_SHARE
     n_iterations = 200
     if len(shrinks) == 1:

@@ -100,7 +100,11 @@ def prepare_scan(
 
 
 def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
-    """Write imitated acquisitions of a prepared brain, unless written before."""
+    """Write imitated acquisitions of a prepared brain to the folder `out`, unless written before.
+
+    Each of the acquisitions, `options.imitations` in number, has a brain image, tissue maps and a
+    record.
+    """
     if not options.imitations:
         return
     source = out / f"{stem}_brain.nii.gz"
@@ -124,7 +128,10 @@ def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
 def _tissue(
     brain: Floats, inside: npt.NDArray[np.bool_], options: PrepareOptions
 ) -> tuple[dict[str, Floats], list[float]]:
-    """Return tissue maps and the mean intensity of each tissue; none if `tissue` is off."""
+    """Return a brain's tissue maps (``gm``, ``wm``, ``csf``), and each tissue's mean intensity.
+
+    Both are empty if ``options.tissue`` is off. `brain` is in MNI152, and `inside` is its mask.
+    """
     if not options.tissue:
         return {}, []
     maps = segment_tissue(brain, inside, _template(options.spacing_mm).priors)
@@ -135,7 +142,10 @@ def _tissue(
 def _prepare(
     source: str, mask_path: str, options: PrepareOptions
 ) -> tuple[dict[str, Floats], ScanMeasures]:
-    """Return brain and tissue maps of a head in MNI152, and measures of the preparation."""
+    """Return images of a head in MNI152 by name (``brain``, ``gm`` …), and measures of the scan.
+
+    `source` is the file of the head, `mask_path` the file of a brain mask, or "".
+    """
     voxels, affine = _canonical(source)
     mask, extraction = _mask(voxels, affine, mask_path, source)
     if not mask.any():
@@ -178,10 +188,10 @@ def _to_thousandth(scale: float) -> float:
 def _native_volumes(
     maps: dict[str, Floats], registration: Registration, spacing_mm: float
 ) -> dict[str, float]:
-    """Return the volumes of head and tissues before registration, in mL.
+    """Return the volumes of head and tissues of a scan before registration, in mL.
 
-    The volumes are the template's head, and the sums of the tissue maps, times the change of volume
-    by the registration.
+    Keys are ``tiv``, and ``gm_ml`` … for the tissue `maps`. The volumes are the template's head,
+    and the sums of the tissue maps, times the change of volume by the registration.
     """
     change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
     volumes = {"tiv": round(template_ml() * change, 1)}
@@ -192,7 +202,10 @@ def _native_volumes(
 
 
 def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
-    """Return the voxels of a file in RAS order, and their affine."""
+    """Read an image file; return the voxels in RAS order, and their affine.
+
+    An array without a header is refused.
+    """
     scan = read_scan(path)
     if scan.affine is None:
         raise DataError(
@@ -205,7 +218,10 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
 def _mask(
     voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return the brain mask and its origin: a mask file, zeros outside a brain, or deepbet."""
+    """Return a scan's brain mask and its origin: a mask file, zeros outside a brain, or deepbet.
+
+    A mask file of another shape or place than `source` is refused.
+    """
     if mask_path:
         mask, mask_affine = _canonical(mask_path)
         if mask.shape != voxels.shape:
@@ -231,7 +247,8 @@ def _replace(
 ) -> None:
     """Write a scan's images anew, so that a kill leaves no image with a wrong ``{stem}.json``.
 
-    Tables and the JSON file are removed first, and the JSON file is written last.
+    Tables of the folder above `out` and the JSON file are removed first, and the JSON file is
+    written last.
     """
     for name in TABLES:
         (out.parent / name).unlink(missing_ok=True)

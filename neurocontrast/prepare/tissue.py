@@ -14,8 +14,8 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 N_ITERATIONS = 6
-"""Number of iterations; with more, intensities outweigh the priors, and maps agree less with
-labels.
+"""Number of iterations by which tissues are segmented; with more, intensities outweigh the priors,
+and maps agree less with labels.
 """
 PRIOR_FWHM_MM = 6.0
 """Full width at half maximum in mm by which the template's tissue maps are smoothed, to allow for
@@ -39,7 +39,11 @@ class TissueMaps:
 
 
 def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
-    """Return prior probabilities (3, D, H, W) of fluid, grey and white matter on a grid."""
+    """Return prior probabilities (3, D, H, W) of fluid, grey and white matter on a grid.
+
+    The probabilities are the MNI152 template's tissue maps, smoothed, with none near 0. `affine`
+    and `shape` are of the grid.
+    """
     from nilearn.datasets import load_mni152_gm_template, load_mni152_wm_template
     from nilearn.image import resample_img
 
@@ -112,9 +116,11 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
 def _bias(
     values: Doubles, posterior: Doubles, means: Doubles, sds: Doubles, basis: Doubles
 ) -> Doubles:
-    """Fit the bias field, a polynomial, to the logarithm of intensities over predicted ones.
+    """Return the bias field at a brain's voxels, the exponential of a polynomial of position.
 
-    Intensities are predicted from the means of grey and white matter.
+    The polynomial is fitted to the logarithm of the intensities `values` over predicted ones; the
+    prediction is from the means of grey and white matter, weighted by `posterior` probabilities.
+    `basis` (n_voxels, n_terms) holds the polynomial's terms.
     """
     precision = posterior[1:] * (means[1:, None] / sds[1:, None]) ** 2
     weight = precision.sum(axis=0)

@@ -112,7 +112,10 @@ class Weights(os.PathLike[str]):
 
 
 def _sources() -> dict[str, list[Source]]:
-    """Return name of weights → sources, this package or installed ones; two if names collide."""
+    """Return name of weights → sources, in this package and in installed ones.
+
+    There are several sources if packages bring weights of the same name.
+    """
     sources = dict[str, list[Source]]()
     for card in sorted(_FOLDER.glob(f"*/{CARD}")):
         folder = card.parent
@@ -125,7 +128,7 @@ def _sources() -> dict[str, list[Source]]:
 
 
 def _problem_of(sources: list[Source]) -> str:
-    """Return why weights of a name cannot be used; "" for usable weights."""
+    """Return why weights of one name, from `sources`, cannot be used; "" for usable weights."""
     if len(sources) == 1:
         return sources[0].problem
     origins = sorted(map(attrgetter("origin"), sources))
@@ -136,7 +139,7 @@ def _problem_of(sources: list[Source]) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of all usable weights, shipped or in installed packages."""
+    """Return the names of all usable weights, shipped with this package or in installed ones."""
     return _usable(_sources())
 
 
@@ -149,7 +152,10 @@ def _usable(of_names: dict[str, list[Source]]) -> list[str]:
 
 
 def problems() -> dict[str, str]:
-    """Return name → reason, for weights that cannot be used; weights are not read."""
+    """Return name of weights → reason why the weights cannot be used; empty if all can.
+
+    Files of weights are not read, only looked for.
+    """
     of_names = {}
     for name, sources in _sources().items():
         problem = _problem_of(sources)
@@ -159,7 +165,7 @@ def problems() -> dict[str, str]:
 
 
 def not_installed() -> dict[str, str]:
-    """Return name → how to install, for weights of this project that are not installed."""
+    """Return name → how to install, for this project's weights that are not installed."""
     remedies = dict(_ELSEWHERE)
     for name in _sources():
         remedies.pop(name, None)
@@ -212,7 +218,10 @@ def _load(name: str, sources: dict[str, list[Source]]) -> Weights:
 
 
 def _refuse_misspelt(path: Path, sources: dict[str, list[Source]]) -> None:
-    """Refuse a path that does not exist and is nearly the name of weights."""
+    """Refuse a path that does not exist and is nearly the name of weights.
+
+    The `ConfigError` suggests the name. `sources` is name of weights → where they are.
+    """
     if path.exists():
         return
     hint = suggestion(path.parts[0], [*_usable(sources), *_ELSEWHERE])

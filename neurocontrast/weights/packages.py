@@ -38,7 +38,7 @@ class Source:
 
 
 def sources_of_packages() -> Iterator[Source]:
-    """Yield the weights of all installed packages; a damaged package yields a problem."""
+    """Yield a `Source` for all weights in installed packages, with a problem if damaged."""
     seen = set[str]()
     for distribution in metadata.distributions():
         if GROUP not in (distribution.read_text(_ENTRIES) or ""):
@@ -61,7 +61,10 @@ def sources_of_packages() -> Iterator[Source]:
 
 
 def _source_of(name: str, value: str, origin: str) -> Source:
-    """Find the folder of weights that an entry point names, and any problem with the folder."""
+    """Find the folder of weights that an entry point names, and any problem with the folder.
+
+    `name` and `value` are the entry point's, and `origin` is the package with its version.
+    """
     folder = _folder_of_package(value)
     if folder is None:
         problem = f"the entry point '{name}' names '{value}', which is no package with a folder"
@@ -73,7 +76,10 @@ def _source_of(name: str, value: str, origin: str) -> Source:
 
 
 def _folder_of_package(value: str) -> Path | None:
-    """Return the folder of a package without importing the package; None if missing."""
+    """Return the folder of a package, without importing the package; None if there is none.
+
+    `value` is the package's name with dots, as an entry point gives the name.
+    """
     top, *below = value.split(".")
     if not top.isidentifier():
         return None

@@ -19,7 +19,10 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse a plan with settings that a finding cannot serve, such as too large training sizes."""
+    """Refuse an evaluation's `plan` if a finding cannot serve its settings, such as training sizes.
+
+    The `check` function of each finding in `questions` looks at the settings, and raises the error.
+    """
     for question in questions:
         if question.check is not None:
             question.check(plan)
@@ -33,6 +36,9 @@ def measure(
     progress: Progress = SILENT,
 ) -> MeasuredPlan:
     """Compute the metrics of the models of a plan, and measure every finding.
+
+    Returned are the record of ``evaluation.json`` with all findings and warnings, the tables, the
+    predictions and the probe.
 
     Parameters
     ----------
@@ -64,7 +70,11 @@ def measure(
 
 
 def _check_new(kind: str, names: Iterable[str], taken: Container[str]) -> None:
-    """Refuse a record or a table that would replace the one of another finding."""
+    """Raise `ValueError` if a finding's record or table has a name that is in `taken`.
+
+    `names` are the finding's new names, `taken` the names of earlier findings and of the models;
+    `kind`, ``record`` or ``table``, is a word for the message.
+    """
     for name in names:
         if name in taken:
             raise ValueError(

@@ -33,8 +33,9 @@ class ComparedEvaluation:
     """Evaluation in a comparison: record, tables, and where the tested scans are from.
 
     `predictions`, `folds` and `confounds` are tables of the evaluation; `confounds` is None if the
-    evaluation did not measure confounds. `sites_tested` is as in `EvaluationFolder`. `fixed` says
-    whether a column of the table gave the one test set.
+    evaluation did not measure confounds. `sites_tested` says whether tested scans are of sites in
+    the training folds: ``known``, ``unseen`` or ``mixed``. `fixed` says whether a column of the
+    table of scans gave the one test set.
     """
 
     record: Result
@@ -102,7 +103,11 @@ def compare_models(
 
 
 def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
-    """Return the scans' true values, and the subjects or sites that a bootstrap resamples."""
+    """Return true values of the tested scans, and the subject or site that each scan belongs to.
+
+    Both are read from the `predictions` of `evaluation`. A bootstrap resamples subjects or sites,
+    as it did in the evaluation.
+    """
     record = evaluation.record
     rows = evaluation.predictions.drop_duplicates(SCAN_KEYS)
     classes = tuple(record.classes)
@@ -116,14 +121,22 @@ def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
 
 
 def score_columns(record: Result) -> list[str]:
-    """Return the score columns in ``predictions.tsv``: one, or for several classes one a class."""
+    """Return the names of the columns with a model's scores in ``predictions.tsv``.
+
+    The name is ``y_score``, or, if the `record` of the evaluation has several classes,
+    ``score_CLASS`` for each class.
+    """
     if record.kind == "multiclass":
         return [f"score_{name}" for name in record.classes]
     return ["y_score"]
 
 
 def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
-    """Return ``predictions.tsv`` as arrays (n_repeats, n), scans in the order of `_target_of`."""
+    """Return the table ``predictions.tsv`` of an evaluation as arrays (n_repeats, n_scans).
+
+    Scans are in the order of the values of `target`, which `_target_of` returned. Scores of several
+    classes have a further axis.
+    """
     table = evaluation.predictions
     n = len(target.values)
     n_repeats = int(table["repeat"].max()) + 1
@@ -140,7 +153,12 @@ def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
 
 
 def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, Any]:
-    """Test the differences of two models over folds (Nadeau and Bengio), for one metric."""
+    """Test the difference of a metric between two models over folds (Nadeau and Bengio, 2003).
+
+    `model` and `reference` are the tables ``folds.tsv`` of two evaluations. Returned are cells of a
+    table's row: ``n_folds``, ``p_value`` and ``test``. There is no test (None) with fewer than two
+    folds, where folds hold sites out, or if a table lacks the metric.
+    """
     name = metric.removesuffix("_within_fold")  # within one fold, the two are one
     model, reference = (
         table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference)
@@ -156,9 +174,11 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
 def _paired_test(
     target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
 ) -> dict[str, Any]:
-    """Return McNemar's p-value for accuracy and the like on one test set; None for other metrics.
+    """Test two models on one test set by McNemar's test, for accuracy and the like.
 
-    McNemar's test needs independent images: the p-value is None where a subject has several.
+    Returned are cells of a table's row: ``n_folds``, ``p_value`` and ``test``. There is no test
+    (None) for other metrics, or where a subject has several images: McNemar's test needs
+    independent images. `units` holds the subject or site of each scan.
     """
     rows = model.tested
     no_test = {"n_folds": 1, "p_value": None, "test": None}
@@ -178,7 +198,11 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return a metric at unseen sites and its ratio to that at known sites, with intervals."""
+    """Return the embedding's metric at unseen sites, and its ratio to the metric at known sites.
+
+    Keys are ``unseen`` and ``ratio``, and ``unseen_low``, ``unseen_high`` … for the ends of
+    intervals. All are None if the evaluation did not test at unseen sites.
+    """
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):
@@ -232,7 +256,12 @@ def tradeoff_table(
 def _tradeoff_row(
     row: Mapping[Hashable, Any], evaluation: ComparedEvaluation
 ) -> dict[Hashable, Any]:
-    """Return a row of `tradeoff_table`: one model's metric at known sites and at unseen sites."""
+    """Return a row of `tradeoff_table`: a model's metric, with columns from its evaluation.
+
+    `row` holds the model's name, a metric, and value and interval. Added are how well the site is
+    predicted, the metric at known or at unseen sites and of a constant, and the number of scans
+    outside the training distribution.
+    """
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()
     outside = evaluation.record.part(Outlyingness) or Outlyingness()

@@ -89,9 +89,9 @@ class ConfoundFigure:
     chance: float | None = None
     """Value of the metric for a guess that reads no scan."""
     n: int = 0
-    """Scans with a value of the column; 0 where nothing was predicted."""
+    """Number of scans whose value of the column was predicted; 0 where nothing was predicted."""
     n_levels: int | None = None
-    """Values of a categorical column; None for numbers."""
+    """Number of different values of a categorical column; None for a column of numbers."""
     note: str | None = None
 
 
@@ -99,7 +99,8 @@ class ConfoundFigure:
 class Reading:
     """Values of a column, such as the site, predicted from the features by cross-validation.
 
-    `rows` are rows of the plan; `splits` hold positions within `rows`.
+    `target` holds the true values, and `model` the out-of-fold predictions. `rows` are rows of the
+    plan's table; `splits` hold positions within `rows`.
     """
 
     target: Target
@@ -111,7 +112,8 @@ class Reading:
 def measure_confounds(inputs: Inputs) -> Measurement:
     """Predict site, age, sex and covariates from the features that the probe gets.
 
-    With ``confounds=false`` only the adjustment of the features is described.
+    Returned are the record, the table ``confounds.tsv``, and a warning if the site can be told.
+    With ``confounds=false`` only the adjustment of the features is recorded.
     """
     plan = inputs.plan
     record = _describe_adjustment(plan)
@@ -142,7 +144,11 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Record how features are harmonised and residualised, with ``confounds=false``."""
+    """Return a record of how an evaluation harmonises and residualises the features.
+
+    The record says that there is no OpenBHB score because of ``confounds=false``;
+    `measure_confounds` replaces that where confounds are measured.
+    """
     settings = plan.settings
     return Confounds(
         harmonise=settings.harmonise,
@@ -154,7 +160,11 @@ def _describe_adjustment(plan: Plan) -> Confounds:
 
 
 def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
-    """Return at most `MAX_SCANS` rows, drawn by subject, with a note if scans are left out."""
+    """Return rows of the plan's table among which confounds are predicted, and a note.
+
+    Of more than `MAX_SCANS` scans, subjects are drawn at random, and the note says so; the note is
+    None if no scan is left out. With a fixed split only rows of the test set are returned.
+    """
     among: Rows = np.arange(len(plan.table))
     if plan.fixed:
         # Pretraining has seen the others.
@@ -164,7 +174,10 @@ def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
 
 
 def _group_by_class(plan: Plan, rows: Rows) -> dict[str, Rows]:
-    """Return the rows of ``all``, and of each class of the target unless there are many classes."""
+    """Return group of scans → rows of the plan's table, for ``all`` and each class of the target.
+
+    With more than `MAX_CLASSES` classes, or a continuous target, there is only ``all``.
+    """
     target = plan.target
     groups = {"all": rows}
     if len(target.classes) > MAX_CLASSES:
@@ -184,7 +197,11 @@ def _tabulate(figures: Sequence[ConfoundFigure]) -> pd.DataFrame:
 
 
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
-    """Predict a column by cross-validation, or return why a prediction is not possible."""
+    """Predict a column of the plan's table from the features by cross-validation.
+
+    Scans of `rows` without a value, or with a value of too few subjects, are left out. Returned are
+    the predictions, or, as text, the reason why there are none.
+    """
     values = plan.table[column].iloc[rows]
     subjects = plan.subjects[rows]
     texts = np.array(levels_of(column, values), dtype=object)
@@ -219,18 +236,25 @@ def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
 
 
 def _is_number(plan: Plan, column: str) -> bool:
-    """Return whether a column is predicted as a number; one with two values is not."""
+    """Tell whether a column of the plan's table is predicted as a number, not as classes.
+
+    A column of numbers with exactly two values is predicted as two classes.
+    """
     return is_number(plan.table[column]) and plan.table[column].nunique() != 2
 
 
 def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
-    """Tell which scans have a value that at least `N_FOLDS` subjects have."""
+    """Tell of each scan whether at least `N_FOLDS` subjects share the scan's value in `labels`."""
     owners = pd.Series(subjects).groupby(np.asarray(labels, dtype=object))
     return (owners.transform("nunique") >= N_FOLDS).to_numpy()
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a confound of some rows by cross-validation, from features that the probe gets."""
+    """Predict a confound from the features that the probe gets, by cross-validation.
+
+    `target` holds the confound's values for the scans `rows` of the plan's table; `splits` hold
+    positions within `rows`.
+    """
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(
         update=_SETTINGS | {"seed": derive_seed("confounds", plan.settings.seed)}
@@ -245,9 +269,10 @@ def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading
 
 
 def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
-    """Return a confound's metric on bootstrap resamples of subjects or sites (`Plan.units`).
+    """Return a predicted confound's metric on bootstrap resamples of subjects or sites.
 
-    Subjects are resampled with `by_subject`, and where the site itself is predicted.
+    The plan says which are resampled (`Plan.units`). Subjects are resampled with `by_subject`, and
+    where the site itself is predicted.
     """
     units = plan.subjects if by_subject or reading.target.name == "site" else plan.units.labels
     seed = derive_seed("confound-intervals", plan.settings.seed)
@@ -261,7 +286,12 @@ def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = F
 def _list_figures(
     plan: Plan, column: str, group: str, reading: Reading | str, note: str | None
 ) -> list[ConfoundFigure]:
-    """Return a column's metrics with intervals, or a single row with the reason for no metric."""
+    """Return rows of ``confounds.tsv``: how well a column is predicted in a group of scans.
+
+    There is one row for each metric, with interval and chance; if `reading` is a text, the reason
+    why the column is not predicted, a single row holds the reason. `note` says how scans were
+    drawn.
+    """
     if isinstance(reading, str):
         metric = "mae" if _is_number(plan, column) else "balanced_accuracy"
         return [ConfoundFigure(column, group, metric, note=reading)]
@@ -289,7 +319,10 @@ def _list_figures(
 
 
 def _median_error(reading: Reading) -> float:
-    """Return the mean absolute error of guessing the median of the training rows in every fold."""
+    """Return the mean absolute error of guessing, in each fold, the median of the training scans.
+
+    The error is over the test scans of all folds of a predicted confound.
+    """
     values = reading.target.values.astype(float)
     errors = [
         np.abs(values[split.test] - np.median(values[split.train])) for split in reading.splits
@@ -371,7 +404,11 @@ def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
 
 
 def _look_at(plan: Plan, readings: pd.DataFrame) -> list[Notice]:
-    """Warn where the site can be told from the features."""
+    """Return a warning if the site can be told from the features, as a list.
+
+    `readings` is the table ``confounds.tsv``, and `STRONG_SHARE` sets the limit. If site and target
+    are associated as well, another warning says so.
+    """
     site = site_reading(readings)
     if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
         return []

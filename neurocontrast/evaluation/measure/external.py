@@ -24,7 +24,11 @@ from neurocontrast.progress import Progress
 
 
 def measure_external_test(inputs: Inputs) -> Measurement:
-    """Apply the probe fitted to all scans to the external test set, and count scans outside."""
+    """Test the models, fitted to all training scans, on an external test set of other people.
+
+    Returned are the record, warnings, and tables of predictions, of sites, and of distances from
+    the training scans. The record is None if the plan has no external test set.
+    """
     external = inputs.plan.external
     if external is None:
         return Measurement({ExternalTest.key: None})
@@ -43,7 +47,11 @@ def measure_external_test(inputs: Inputs) -> Measurement:
 
 
 def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
-    """Fit each model to all training scans, and predict the external scans."""
+    """Fit each model of the plan to all training scans, and predict the external scans.
+
+    `plan` has one split, into training and external scans. Returned is name of a model →
+    predictions.
+    """
     split = plan.splits[0]
     context = replace(plan.context, seed=plan.final_seed)
     predictions = {}
@@ -56,7 +64,10 @@ def _predict(plan: Plan, progress: Progress) -> dict[str, OutOfFold]:
 
 
 def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTest:
-    """Return the section of the external test for ``evaluation.json``: people and metrics."""
+    """Return the section on the external test for ``evaluation.json``: numbers of people, metrics.
+
+    `predictions` holds each model's predictions of the external scans, by the name of the model.
+    """
     plan = external.plan
     rows = plan.splits[0].test
     names = [name for name in plan.target.metric_names if name not in POOLED_ONLY]
@@ -98,7 +109,10 @@ def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTe
 
 
 def _list_metrics(plan: Plan, drawn: Mapping[str, Resamples]) -> dict[str, ExternalMetric]:
-    """Return a model's metrics, each with an interval, or with the reason why undefined."""
+    """Return name of a metric → a model's value on the external test set, with its interval.
+
+    `drawn` holds the resamples of each metric. An undefined metric is None, with the reason.
+    """
     target = plan.target
     truth = target.values[plan.splits[0].test]
     why_undefined = explain_undefined(target.kind, truth, target.classes)

@@ -67,11 +67,11 @@ class Question(Protocol):
 
     @property
     def measure(self) -> Callable[[Inputs], Measurement] | None:
-        """Measure the finding from plan, predictions and earlier findings (`Inputs`)."""
+        """Function that measures the finding from `Inputs`: plan, predictions, earlier findings."""
 
     @property
     def check(self) -> Callable[[Plan], None] | None:
-        """Refuse a plan whose settings ask for a finding that cannot be measured."""
+        """Function that refuses a plan whose settings ask for a finding that cannot be measured."""
 
     @property
     def record(self) -> type[Part] | None:

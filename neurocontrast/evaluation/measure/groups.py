@@ -19,8 +19,9 @@ _UNKNOWN = "not stated"
 def measure_groups(inputs: Inputs) -> Measurement:
     """Tabulate the metrics of every model for each sex and each age band that has scans.
 
-    Columns are as in ``sites.tsv``. Intervals resample the subjects or sites of the whole cohort.
-    The sexes form no groups where sex is predicted; an empty column forms no groups either.
+    Columns are as in ``sites.tsv``. Intervals of the embedding's metrics resample the subjects or
+    sites of the whole cohort. The sexes form no groups where sex is predicted; an empty column
+    forms no groups either.
     """
     plan = inputs.plan
     tested = inputs.predictions["embedding"].tested

@@ -27,7 +27,11 @@ from neurocontrast.seeds import derive_generator, derive_seed
 
 
 def check_sizes(plan: Plan) -> None:
-    """Refuse training sizes above the smallest training fold, or below two subjects a class."""
+    """Refuse training sizes above the smallest training fold, or below two subjects a class.
+
+    The sizes are ``train_sizes`` of the plan's settings, in subjects. A `ConfigError` names the
+    wrong ones.
+    """
     available = min(len(set(plan.subjects[split.train])) for split in plan.splits)
     least = 2 * max(1, len(plan.target.classes))
     wrong = [str(size) for size in plan.settings.train_sizes if not least <= size <= available]
@@ -44,6 +48,8 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
 
     Subjects are drawn with all their scans, and the smaller sizes of a draw are parts of the larger
     ones. Folds and draws depend on scans, target and seed, and are the same for every encoder.
+    Returned are the curves as a record, and the table ``learning_curve.tsv`` with a row for each
+    fit; the record is None without ``train_sizes``.
     """
     plan = inputs.plan
     settings = inputs.plan.settings
@@ -84,7 +90,11 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
 
 
 def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
-    """Fit every model to some training rows, and return its metrics on a split's test rows."""
+    """Fit every model to the rows `train`, and return its metrics on the test rows of `split`.
+
+    A metric's key is the name of the metric after the model's prefix, such as ``voxels_auc``; the
+    embedding has no prefix.
+    """
     metrics: dict[str, float] = {}
     for model in plan.models:
         drawn = replace(split, train=train, validation=None)
@@ -100,7 +110,7 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 
 
 def _names(plan: Plan) -> list[str]:
-    """Return names of the metrics of a learning curve.
+    """Return the names of the target's metrics that get a learning curve.
 
     Only metrics that should be high, or low, and that a single fold has a value of, are included.
     """
@@ -113,7 +123,11 @@ def _names(plan: Plan) -> list[str]:
 
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
-    """Return a metric's mean, standard deviation and number of finite values at each size."""
+    """Return the points of one metric's learning curve, for `LearningPoint`.
+
+    `sizes` holds the metric's values in all fits, grouped by the number of training subjects; a
+    point has their mean, standard deviation and number of finite values.
+    """
     summary = sizes.agg(["mean", "std", "count"])
     return [
         {"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": int(n)}
@@ -124,7 +138,10 @@ def _points(sizes: Any) -> list[dict[str, Any]]:
 def draw_of_split(
     table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Return a split's training subjects in random order; the first n train a model of size n."""
+    """Return a split's training subjects in a random order, for one draw of a learning curve.
+
+    For a training size n, models are fitted to the first n subjects. `draw` is the draw's number.
+    """
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
     subjects = table["subject_id"].to_numpy(dtype=object)[rows]
@@ -160,7 +177,11 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a key from 0 to 1 for each subject, by which sorting spreads groups evenly."""
+    """Return a key from 0 to 1 for each subject, by which sorting spreads groups evenly.
+
+    Subjects with equal values in all of `keys`, such as class and site, are one group, and keep the
+    order of `order_by` within the group.
+    """
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)
     ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1
@@ -168,7 +189,11 @@ def _interleaved(
 
 
 def tabulate_curves(curves: Mapping[str, Mapping[str, Sequence[LearningPoint]]]) -> pd.DataFrame:
-    """Tabulate the points of several models: ``model, metric, n_train, mean, sd, n``."""
+    """Tabulate learning curves of several models: a row for each model, metric and size.
+
+    `curves` is name of a model → name of a metric → points. Columns are ``model``, ``metric``,
+    ``n_train``, ``mean``, ``sd`` and ``n``.
+    """
     rows = [
         {"model": model, "metric": metric, **point.model_dump()}
         for model, metrics in curves.items()

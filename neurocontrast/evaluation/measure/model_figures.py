@@ -49,7 +49,7 @@ class Figures:
     increment: dict[str, Increment] = field(default_factory=dict)
     """Metrics of the embedding minus metrics of the covariates."""
     models: dict[str, ModelFigures] = field(default_factory=dict)
-    """Metrics of the other models, by the name of the model."""
+    """Name of another model → its metrics, and the embedding's metrics minus the model's."""
 
     def pooled(self, model: str, metric: str) -> float | None:
         """Return a model's metric of all folds' predictions together; None where undefined."""
@@ -64,9 +64,10 @@ def metric_summary(
 ) -> Figures:
     """Return the metrics of all models with their intervals, and the embedding minus each of them.
 
-    ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all
-    out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
-    resamples of the plan's units. A metric that is not defined is None and has a ``reason``.
+    `folds` is the table ``folds.tsv``. ``mean`` and ``sd`` are over the folds in which a metric is
+    defined, ``pooled`` is of all out-of-fold predictions together (averaged over repeats),
+    ``interval`` is of ``pooled``, over resamples of the plan's units. A metric that is not defined
+    is None and has a ``reason``.
     """
     drawn = _draw(plan, predictions, progress)
     target = plan.target
@@ -103,7 +104,11 @@ def metric_summary(
 
 
 def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
-    """Compute the metrics of all models on the same resamples of subjects or sites."""
+    """Compute the metrics of all models on the same resamples of subjects or sites.
+
+    Returned is name of a model → name of a metric → resamples, from the out-of-fold predictions of
+    all folds together.
+    """
     rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
     resampling = Resampling(
@@ -125,9 +130,10 @@ def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[s
 def _describe_metrics(
     plan: Plan, folds: pd.DataFrame, model: str, drawn: Drawn, reason: str | None
 ) -> dict[str, Metric]:
-    """Return the metrics of a model over folds, and of all predictions together.
+    """Return name of a metric → a model's values over folds, and of all predictions together.
 
-    `reason` says why metrics of the tested scans are not defined.
+    `folds` is the table ``folds.tsv``; `drawn` holds the resamples of the model's metrics over all
+    predictions. `reason` says why metrics of the tested scans are not defined; None if they are.
     """
     metrics = {}
     for name in plan.target.metric_names:
@@ -159,7 +165,10 @@ def _describe_metrics(
 def subtract_metrics(
     plan: Plan, model: Drawn, other: Drawn, names: Iterable[str]
 ) -> dict[str, Increment]:
-    """Return metrics of a model minus another model's, on the same resamples."""
+    """Return name of a metric → `model` minus `other`, with the interval of the difference.
+
+    `model` and `other` hold metrics of two models on the same resamples.
+    """
     gains = {}
     for name in names:
         figure = (model[name] - other[name]).figure(level=plan.settings.confidence_level)
@@ -170,7 +179,11 @@ def subtract_metrics(
 def _with_p_values(
     gains: Mapping[str, Increment], folds: pd.DataFrame, other: str
 ) -> dict[str, Increment]:
-    """Add to each metric's gain the p-value of a test, over folds, of embedding against `other`."""
+    """Return the embedding's gains over the model `other`, with p-values of a test over folds.
+
+    `gains` is name of a metric → difference, and `folds` the table ``folds.tsv``. The p-value of a
+    descriptive metric is None.
+    """
     tested = {}
     for name, gain in gains.items():
         column = name.removesuffix("_within_fold")
@@ -184,7 +197,11 @@ def _with_p_values(
 
 
 def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
-    """Adjust the p-values of each metric for the number of baselines (Holm), if above one."""
+    """Write p-values adjusted for the number of baselines (Holm) into `increments`.
+
+    `increments` is name of a baseline → name of a metric → difference; p-values are adjusted metric
+    by metric. Nothing is changed for a single baseline.
+    """
     if len(increments) < 2:
         return
     for name in next(iter(increments.values())):
@@ -194,7 +211,11 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Map each model of measures and embedding together to the model of the same measures alone."""
+    """Return name of a model of measures and embedding together → model of the measures alone.
+
+    Measures are features beside the embedding, such as regional measures; only pairs of models in
+    the plan are returned.
+    """
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}
     for model in plan.models:

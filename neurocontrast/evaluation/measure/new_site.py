@@ -48,7 +48,11 @@ MAX_GROUPS = 20
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out one site or a group of sites, and the sites that are skipped."""
+    """Folds that each leave out one site or a group of sites, and the sites that are skipped.
+
+    `sites` are the names of the sites left out. `why_not` says why no site can be left out; None if
+    there are folds.
+    """
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()
@@ -98,7 +102,7 @@ def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
 
 
 def _why_not(plan: Plan) -> str | None:
-    """Return why no site of a plan can be left out; None where sites can."""
+    """Return why no site of a plan's table can be left out, as text; None where sites can."""
     named = set(plan.sites) - {NO_SITE}
     if not plan.settings.new_site:
         return "not asked for (new_site=false)"
@@ -117,7 +121,10 @@ def _why_not(plan: Plan) -> str | None:
 
 
 def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
-    """Tell which scans the main folds test while training on other scans of the same site."""
+    """Tell which scans the main folds test only while training on other scans of the same site.
+
+    The result has a truth value for each scan of the plan's table; a scan without a site has False.
+    """
     sites = plan.sites
     tested, unknown = np.zeros((2, len(sites)), dtype=bool)
     for split in plan.splits:
@@ -128,7 +135,10 @@ def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
 
 
 def _why_skipped(plan: Plan, rows: Rows) -> str | None:
-    """Return why to skip a site: few subjects, or one class; None for a site to leave out."""
+    """Return why a site is not left out, few subjects or one class; None for a site to leave out.
+
+    `rows` are the site's scans that the main folds test while training on other scans of the site.
+    """
     n = len(set(plan.subjects[rows]))
     if n < MIN_SITE_SUBJECTS:
         return f"fewer than {MIN_SITE_SUBJECTS} subjects ({n}) tested while the site is known"
@@ -139,7 +149,10 @@ def _why_skipped(plan: Plan, rows: Rows) -> str | None:
 
 
 def _why_untrainable(plan: Plan, split: Split) -> str | None:
-    """Return why the scans of the other sites cannot teach the target; None if they can."""
+    """Return why the training scans of a `split` cannot teach the target; None if they can.
+
+    The training scans are of all sites but the sites that the split leaves out.
+    """
     target = plan.target
     n = len(split.train)
     if target.kind == "continuous":
@@ -157,7 +170,7 @@ def _why_untrainable(plan: Plan, split: Split) -> str | None:
 
 
 def _listed(skipped: Sequence[SkippedSite]) -> str:
-    """List the first eight sites that are skipped, each with the reason."""
+    """Return a text on the first eight skipped sites, each with the reason, for a message."""
     listed = "; ".join(f"{site.site}: {site.why}" for site in skipped[:8])
     if len(skipped) > 8:
         listed += f"; and {len(skipped) - 8} more"
@@ -165,7 +178,11 @@ def _listed(skipped: Sequence[SkippedSite]) -> str:
 
 
 def measure_new_sites(inputs: Inputs) -> Measurement:
-    """Predict each site's scans by models without the site, and compare with the main folds."""
+    """Predict each site's scans by models fitted without the site; compare with the main folds.
+
+    Returned are the record, the table ``new_sites.tsv`` and warnings. If no site can be left out,
+    the record is None, and a note has the reason.
+    """
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
     if left_out.why_not is not None:
@@ -196,9 +213,10 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
 ) -> tuple[Predictions, Predictions]:
-    """Predict by models of embedding, covariates and a constant, at known and at left-out sites.
+    """Return predictions of the target at known sites, and predictions at left-out sites.
 
-    Return the predictions at known sites, then the predictions at left-out sites.
+    Each is name of a model → predictions, by models of the embedding, of the covariates, and of a
+    constant. Those at known sites are `predictions`, of the main folds.
     """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
@@ -224,7 +242,12 @@ def _predict(
 def _pooled(
     plan: Plan, home: Predictions, unseen: Predictions, rows: Rows
 ) -> dict[str, dict[str, dict[str, Estimate]]]:
-    """Return metrics at known sites (``home``) and unseen sites, their ratios and differences."""
+    """Return metrics at known sites (``home``) and unseen sites, their ratios and differences.
+
+    The result is kind, such as ``home`` → name of a model → name of a metric → estimate. `home` and
+    `unseen` hold predictions of the same scans, `rows`, by models that were trained on the scan's
+    site and by models that were not.
+    """
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     errors = [name for name in names if name in LOWER_IS_BETTER]
     units = plan.units.labels
@@ -256,7 +279,10 @@ def _pooled(
 def _estimate(
     plan: Plan, drawn: Mapping[str, Resamples], *, n: int | None = None
 ) -> dict[str, Estimate]:
-    """Return each metric with its interval, and with `n`, the number of scans, if not None."""
+    """Return name of a metric → value and interval, from one model's resamples `drawn`.
+
+    If `n`, a number of scans, is not None, each estimate holds the number.
+    """
     estimates = {}
     for name, resamples in drawn.items():
         estimates[name] = resamples.figure(level=plan.settings.confidence_level)
@@ -272,7 +298,11 @@ def _compare(
     function: Callable[[Floats, Floats], Floats],
     names: Sequence[str],
 ) -> dict[str, Estimate]:
-    """Return ratios or differences of metrics at unseen sites and `reference`, with intervals."""
+    """Return name of a metric → ratio or difference of values in `unseen` and in `reference`.
+
+    Both hold one model's resamples of each metric; `function` divides or subtracts them, and each
+    result has an interval.
+    """
     drawn = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for name in names:
@@ -287,7 +317,12 @@ def _site_table(
     unseen: Predictions,
     advance: Callable[[], None],
 ) -> pd.DataFrame:
-    """Tabulate each model's metrics at each site: while left out, and while trained on."""
+    """Tabulate each model's metrics at each site: while left out, and while trained on.
+
+    A row is of one site and model. `home` holds predictions by models that were trained on the
+    site, whose metrics are in columns ``home_…``; `unseen` holds predictions by models that were
+    not.
+    """
     target = plan.target
     rows_of_sites = []
     names = [
@@ -332,7 +367,10 @@ def _site_table(
 
 
 def _predictability(reading: pd.Series | None) -> SitePredictability | None:
-    """Return the site's balanced accuracy for ``evaluation.json``; None where not measured."""
+    """Return how well the site is predicted, for ``evaluation.json``; None where not measured.
+
+    `reading` is the row of ``confounds.tsv`` on the site in all scans.
+    """
     if reading is None:
         return None
     return SitePredictability(
@@ -345,7 +383,7 @@ def _predictability(reading: pd.Series | None) -> SitePredictability | None:
 
 
 def _warnings(record: NewSite) -> list[Notice]:
-    """Warn where the probe is clearly worse at unseen sites, or no better than a constant."""
+    """Return warnings on unseen sites: larger errors, no gain over a constant, skipped sites."""
     notices = []
     if "mae" in record.ratio["embedding"]:
         notices = _compare_errors(record, "mae", "mean absolute error", "median")
@@ -358,9 +396,10 @@ def _warnings(record: NewSite) -> list[Notice]:
 
 
 def _compare_errors(record: NewSite, metric: str, error: str, usual: str) -> list[Notice]:
-    """Warn of an error that grows at unseen sites, or is no smaller than that of a constant.
+    """Return warnings if the embedding's error grows at unseen sites, or a constant does as well.
 
-    In the warning, `error` names the metric, and `usual` the constant, such as "median".
+    `metric` is the error's key in `record`. In the warning, `error` names the metric, and `usual`
+    the constant, such as "median".
     """
     notices = []
     ratio = record.ratio["embedding"][metric]

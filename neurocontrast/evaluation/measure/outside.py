@@ -15,14 +15,14 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 @dataclass(frozen=True)
 class ScansOutside:
-    """Scans outside the training distribution: counts, table of distances, and warnings."""
+    """Scans outside the probe's training distribution: counts, table of distances, warnings."""
 
     counts: Outlyingness | None = None
     table: pd.DataFrame | None = None
     notices: list[Notice] = field(default_factory=list)
 
     def as_measurement(self) -> Measurement:
-        """Return the counts as the finding's record, with the table of distances."""
+        """Return the counts, the table of distances and the warnings as a finding's results."""
         if self.table is None:
             return Measurement({Outlyingness.key: self.counts})
         return Measurement(
@@ -31,9 +31,10 @@ class ScansOutside:
 
 
 def measure_outlyingness(inputs: Inputs) -> Measurement:
-    """Measure each tested scan's distance from other subjects' scans.
+    """Measure each tested scan's distance from other subjects' scans, and count outlying scans.
 
-    Where sites are held out, the distance is from scans of other sites.
+    Where sites are held out, the distance is from scans of other sites. Returned are the counts as
+    a record, the table ``outlyingness.tsv`` and warnings.
     """
     plan = inputs.plan
     reference = inputs.reference
@@ -56,7 +57,12 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
 def measure_rows(
     plan: Plan, rows: Rows, reference: Reference | str | None, name: str
 ) -> ScansOutside:
-    """Measure distances of some scans from other subjects' scans that the probe was fitted on."""
+    """Measure distances of the scans `rows` from other subjects' scans in the probe's training.
+
+    `reference` is the distribution of the scans that the probe was fitted on; if it is a text, the
+    reason why there is none, distances are empty; with None nothing is counted. `name` says in the
+    table which scans the distances are from.
+    """
     if reference is None:
         return ScansOutside()
     if isinstance(reference, str):
@@ -67,7 +73,11 @@ def measure_rows(
 def _count(
     plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]
 ) -> ScansOutside:
-    """Count scans outside, tabulate distances, and warn if more are outside than by chance."""
+    """Count scans outside, tabulate distances, and warn if more are outside than by chance.
+
+    `scores` (n, 2) hold the distance of each scan of `rows` and the distance's percentile, or NaN
+    for the reasons in `why_not`. `reference` says in words which scans the distances are from.
+    """
     table = plan.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
         drop=True
     )

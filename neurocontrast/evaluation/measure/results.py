@@ -77,7 +77,10 @@ def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
 
 
 def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> MeasuredPlan:
-    """Compute tables and metrics of a plan's models, without findings, which `measure` adds."""
+    """Compute tables and metrics of a plan's models, without findings, which `measure` adds.
+
+    `fits` holds the models' predictions. Warnings on the results are in the record.
+    """
     predictions = fits.predictions
     tables = plan_tables(plan, predictions)
     for model in plan.models:
@@ -151,7 +154,10 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the name of the model that has a model's features and the embedding; "" for none."""
+    """Return the name of the model that joins the embedding to the features of `model`.
+
+    The name is "" if none of `models` does.
+    """
     first = model.name
     if model.baseline is not None and model.baseline.of:
         first = model.baseline.of
@@ -199,7 +205,7 @@ def look_at_baseline(
 
 
 def _is_better(metric: str, value: float, other: float) -> bool:
-    """Tell whether a value of a metric is better than another one."""
+    """Tell whether `value` of a metric is better than `other`; of an error, the lower value is."""
     if metric in LOWER_IS_BETTER:
         return value < other
     return value > other
@@ -208,7 +214,11 @@ def _is_better(metric: str, value: float, other: float) -> bool:
 def _look_at_results(
     plan: Plan, figures: Figures, permutation: Permutation | None, predictions: Predictions
 ) -> Iterable[Notice]:
-    """Warn of early-stopped solvers, AUCs that mix folds, and permutations that move few labels."""
+    """Yield warnings on the fits, AUCs and permutations of an evaluation's models.
+
+    Warned of are solvers that stopped early, penalties that were not chosen, AUCs that differ when
+    folds are mixed, an AUC of 1, and permutations that move few labels.
+    """
     fits = [fit for of_model in predictions.values() for fit in of_model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
     not_chosen = sum(not fit.chosen for fit in fits)
@@ -231,7 +241,11 @@ def _look_at_results(
 
 
 def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
-    """Return the section ``probe``: estimator, strength, blocks and members."""
+    """Return the section ``probe`` of ``evaluation.json``: estimator, penalty, blocks and encoders.
+
+    `embedding` holds the out-of-fold predictions and fits of the probe; the penalty's strength is
+    the median over the fits.
+    """
     strengths = [fit.strength for fit in embedding.fits]
     changes: dict[str, object] = {
         "strength": finite_or_none(float(np.median(strengths))),
@@ -244,7 +258,11 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Describe for section ``probe`` how blocks of features were weighed; empty for one block."""
+    """Return keys of section ``probe`` on groups of feature columns (blocks); none for one group.
+
+    The keys name the origin of the groups and, for components beside a network, each group's share
+    in the total variance, in each fold and on average.
+    """
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}
     if not plan.own_blocks:
@@ -265,7 +283,10 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
 
 def _describe_members(plan: Plan) -> dict[str, object]:
-    """Describe for the section ``probe`` how many encoders were averaged; empty for one encoder."""
+    """Return keys of section ``probe`` on the averaged encoders of a run; none for one encoder.
+
+    The keys hold the number of encoders, and the averaged quantity.
+    """
     if plan.n_members < 2:
         return {}
     averaged = "numbers"
@@ -283,7 +304,7 @@ def _compose(
     permutation: Permutation | None,
     notices: list[Notice],
 ) -> Result:
-    """Compose the record of ``evaluation.json``, without findings and environment."""
+    """Compose the content of ``evaluation.json``, but for findings and environment."""
     settings = plan.settings
     target = plan.target
     dealt = split_table(plan.table, plan.splits).astype(object).fillna("").astype(str)

@@ -2,9 +2,9 @@
 
 Two models are tested on one test set (McNemar), or over folds (Nadeau and Bengio). The test against
 chance permutes labels for the whole nested procedure. Labels are exchanged between subjects of the
-same site, and new folds are dealt for the permuted labels: an exact test of "given the site, labels
-say nothing of the features". Folds from a file, a column or a splitter are kept, and labels are
-then exchanged within site and fold.
+same site, and new random folds are made for the permuted labels: an exact test of "given the site,
+labels say nothing of the features". Folds from a file, a column or a splitter are kept, and labels
+are then exchanged within site and fold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ from neurocontrast.seeds import derive_generator
 def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
     """Return the exact p-value of two models having the same accuracy on one test set.
 
-    The test of McNemar (1947) is about the two fitted models, not about models that another seed
-    would have trained.
+    `hits_a` and `hits_b` say for each scan whether a model's decision is right. The test of McNemar
+    (1947) is about the two fitted models, not about models that another seed would have trained.
 
     Examples
     --------
@@ -52,9 +52,10 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> float:
     """Return the p-value of two models being equal over (repeated) cross-validation.
 
-    The test is that of Nadeau and Bengio (2003). Training folds overlap, so the variance is
-    enlarged by the size of test folds relative to training folds. Equal differences in every
-    fold have no spread to be tested by: 1 where all are 0, else NaN.
+    `differences` holds the difference of a metric in each fold, and `n_train` and `n_test` are mean
+    numbers of scans. The test is that of Nadeau and Bengio (2003). Training folds overlap, so the
+    variance is enlarged by the size of test folds relative to training folds. Equal differences in
+    every fold have no spread to be tested by: 1 where all are 0, else NaN.
 
     Examples
     --------
@@ -77,7 +78,8 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
 def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
     """Return the p-value of a metric's differences between two models over folds.
 
-    None for fewer than two folds, and where folds hold sites out, since sites are not drawn.
+    `differences` has a row for each row of `folds`, the table ``folds.tsv``. None for fewer than
+    two folds, and where folds hold sites out, since sites are not drawn.
     """
     defined = differences.astype(float).dropna()
     if len(defined) < 2 or folds["held_out_site"].notna().any():
@@ -89,7 +91,7 @@ def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust p-values for their number (Holm, 1979); None stays None."""
+    """Return p-values, in their order, adjusted for their number (Holm, 1979); None stays None."""
     defined = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
     adjusted = (defined * np.arange(len(defined), 0, -1)).clip(upper=1.0).cummax()
     in_order = list[float | None]()
@@ -130,8 +132,8 @@ def permutation_test(
     context : FitContext
         Subjects, sites and settings: labels are exchanged between subjects of the same site.
     redeal : callable, optional
-        Deals new folds for permuted labels, given the number of the permutation; None: the folds
-        are kept.
+        Makes new random folds for permuted labels, given the number of the permutation; with None,
+        the folds are kept.
     advance : callable
         Called after each permutation with the number of its folds.
     """
@@ -169,7 +171,11 @@ def permutation_test(
 def _p_values(
     observed: Mapping[str, float], as_good: Mapping[str, int], n: int
 ) -> dict[str, float | None]:
-    """Return each metric's share of permutations as good as observed; None where undefined."""
+    """Return name of a metric → p-value of the observed labels among `n` permutations.
+
+    `as_good` counts permutations that are as good as `observed`; the observed labels count as one
+    more permutation. The p-value is None where the observed metric is undefined.
+    """
     p_values = dict[str, float | None]()
     for name in observed:
         p_values[name] = None
@@ -209,7 +215,8 @@ def permuted_labels(
 ) -> Labels:
     """Permute labels between subjects of the same places; return labels (n, n_permutations).
 
-    `places` holds the site of each scan, or site and fold together if folds are kept.
+    `places` holds the site of each scan, or site and fold together if folds are kept. `target`
+    holds the observed labels.
     """
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
     people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
@@ -227,12 +234,15 @@ def permuted_labels(
 def _permuted_figures(
     model: Model, target: Target, splits: Sequence[Split], context: FitContext
 ) -> dict[str, float]:
-    """Cross-validate a model on one permutation of the labels, and return its pooled metrics."""
+    """Cross-validate a model on permuted labels (`target`); return its pooled metrics by name."""
     return _figures(target, cross_validate(model, target, splits, context))
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return the pooled metrics that should be high, or low: all except descriptive metrics."""
+    """Return name of a metric → value of all folds' predictions of a model together.
+
+    Descriptive metrics, which should be neither high nor low, are left out.
+    """
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     pooled = pooled_metrics(target, model, rows=model.tested, names=names)
     return {name: float(pooled[name][0]) for name in names}

@@ -14,9 +14,10 @@ def measure_sites(inputs: Inputs) -> Measurement:
 
 
 def site_table(plan: Plan, predictions: Predictions) -> pd.DataFrame:
-    """Tabulate each site: counts of scans, metrics of every model with intervals, and a note.
+    """Tabulate each site: counts of scans, metrics of every model, and a note.
 
-    Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
+    The embedding's metrics have intervals, by resampling the subjects of the site; a site with
+    fewer subjects than ``min_site_n`` has none.
     """
     if plan.fixed and plan.table["site"].isna().all():  # all images again, under another name
         return pd.DataFrame({"site": [], "n": [], "note": []})

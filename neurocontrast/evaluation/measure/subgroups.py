@@ -25,10 +25,10 @@ Names = npt.NDArray[np.object_]
 def describe_part(
     plan: Plan, predictions: Predictions, members: Rows, *keys: str, units: Names | None = None
 ) -> dict[str, Any]:
-    """Describe some tested scans: counts, metrics of all models with intervals, and a note.
+    """Return a table's row on the tested scans `members`: counts, metrics of all models, a note.
 
-    Intervals resample `units`, by default the subjects. The seed of the resamples is derived from
-    `keys`.
+    Only the embedding's metrics have intervals, by resampling `units`, by default the subjects. The
+    seed of the resamples is derived from `keys`.
     """
     target = plan.target
     row = dict[str, Any](n=len(members))
@@ -65,10 +65,11 @@ def resample(
     *keys: str,
     bounded: bool = True,
 ) -> dict[str, dict[str, Resamples]]:
-    """Return every model's metrics on some tested scans, with resamples for intervals if `bounded`.
+    """Return every model's metrics on the tested scans `members`, with resamples if `bounded`.
 
-    The seed is derived from `keys`: two calls with the same scans, `units` and `keys` draw the same
-    resamples, so that metrics of one call can be subtracted from metrics of the other.
+    The result is name of a model → name of a metric → resamples. The seed is derived from `keys`:
+    two calls with the same scans, `units` and `keys` draw the same resamples, so that metrics of
+    one call can be subtracted from metrics of the other.
     """
     n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])
@@ -79,7 +80,10 @@ def resample(
 def tabulate_figures(
     plan: Plan, drawn: Mapping[str, Resamples], *, prefix: str = ""
 ) -> dict[str, float | None]:
-    """Return metrics as columns of a table's row: ``auc``, ``auc_low`` and ``auc_high``."""
+    """Return a model's metrics as cells of a table's row: ``auc``, ``auc_low`` and ``auc_high``.
+
+    `drawn` holds the resamples of each metric; every column's name begins with `prefix`.
+    """
     columns = {}
     for name, resamples in drawn.items():
         figure = resamples.figure(level=plan.settings.confidence_level)
@@ -90,7 +94,10 @@ def tabulate_figures(
 
 
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
-    """Return why there is no interval (few subjects, or few sites to resample); None with one."""
+    """Return why metrics of the scans `members` have no interval: few subjects or few sites.
+
+    None if there are enough. Sites are counted only if `units`, which are resampled, are sites.
+    """
     n = len(set(plan.subjects[members]))
     least = plan.settings.min_site_n
     if n < least:

@@ -22,7 +22,11 @@ there are fewer bins, at least two."""
 
 
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
-    """Return tables of scans, folds, predictions and calibration by the name of their file."""
+    """Return name of a file → table, of the scans, folds, predictions and calibration of a plan.
+
+    `predictions` are out-of-fold, by name of the model. Calibration is only of predicted
+    probabilities.
+    """
     table = plan.table
     target = plan.target
     level = plan.settings.confidence_level
@@ -41,7 +45,10 @@ def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, p
 
 
 def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
-    """Return scans per site × class, or the distribution of a continuous target per site."""
+    """Tabulate numbers of scans by site and class, or a continuous target's distribution by site.
+
+    `table` has a row for each scan, in the order of the values of `target`.
+    """
     sites = pd.Series(site_names(table["site"]), table.index, name="site")
     if target.kind == "continuous":
         values = pd.Series(target.values.astype(float), index=table.index).groupby(sites)
@@ -56,7 +63,11 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 
 
 def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame:
-    """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight."""
+    """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight.
+
+    A row is of one split. The strength is of the regularisation, and the weight is the network's
+    share among groups of feature columns, where components are appended.
+    """
     target = plan.target
     strength = plan.probe.strength_name
     rows = []
@@ -99,7 +110,11 @@ def prediction_table(
     *,
     with_paths: bool = False,
 ) -> pd.DataFrame:
-    """Tabulate the predictions: one row for each tested scan and repeat, one score a model."""
+    """Tabulate the predictions: one row for each tested scan and repeat, one score a model.
+
+    `table` holds the scans in the order of the values of `target`. The decision is the embedding's,
+    as are the scores of several classes.
+    """
     embedding = predictions["embedding"]
     labels = np.array(target.classes, dtype=object)
     repeats = []
@@ -128,7 +143,7 @@ def prediction_table(
 
 
 def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
-    """Return a few scans, spread over sites and classes, that the report shows as images."""
+    """Return rows of a few scans, spread over sites and classes, for the images of a report."""
     sites = site_names(table["site"])
     groups = target.values.tolist()
     if target.kind == "continuous":
@@ -142,7 +157,11 @@ def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> 
 def calibration_table(
     target: Target, predictions: Mapping[str, OutOfFold], subjects: Texts, *, level: float
 ) -> pd.DataFrame:
-    """Tabulate mean prediction and observed share of each model in bins of probability."""
+    """Tabulate mean prediction and observed share of each model in bins of probability.
+
+    A row is of one model, class and bin, of a binary target only the positive class. The interval
+    of the observed share (`wilson_interval`) counts subjects.
+    """
     rows = []
     for model, of_model in predictions.items():
         tested = of_model.tested
@@ -167,7 +186,10 @@ def calibration_table(
 
 
 def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
-    """Yield name, code and mean score over repeats of each class, or of the positive one of two."""
+    """Yield name, code and scores of each class; of a binary target only the positive class.
+
+    A scan's score is the mean over the repeats in which the scan was tested.
+    """
     is_tested = predictions.folds >= 0
     for code, name in list(enumerate(target.classes))[1 if target.kind == "binary" else 0 :]:
         scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
@@ -179,7 +201,7 @@ def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str,
 
 
 def _equal_count_bins(scores: Floats) -> list[Rows]:
-    """Return the rows of each calibration bin, with about equal numbers of scans."""
+    """Return positions in `scores` of the scans of each calibration bin, of about equal size."""
     n_bins = int(np.clip(len(scores) // SCANS_PER_BIN, 2, MAX_BINS))
     edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
     codes = np.searchsorted(edges, scores, side="left")

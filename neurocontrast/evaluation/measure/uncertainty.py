@@ -38,7 +38,8 @@ MAX_UNDEFINED_SHARE = 0.05
 class Resamples:
     """Values of a metric for all scans, for jackknife samples, and for bootstrap resamples.
 
-    Two metrics of the same resamples are paired, and can be subtracted.
+    `value` is of all scans; `left_out` holds a value for each jackknife sample, `drawn` for each
+    bootstrap resample. Two metrics of the same resamples are paired, and can be subtracted.
     """
 
     value: float
@@ -46,18 +47,18 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Combine two metrics of the same resamples by a function, such as their ratio."""
+        """Return a function of this metric and another of the same resamples, such as the ratio."""
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
             value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
         )
 
     def __sub__(self, other: Resamples) -> Resamples:
-        """Return the difference of two metrics of the same resamples."""
+        """Return the difference of this metric and another of the same resamples."""
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:
-        """Return the bias-corrected and accelerated interval.
+        """Return the metric's bias-corrected and accelerated (BCa) bootstrap interval.
 
         Resamples that leave the metric undefined are left out. There is no interval (None) if more
         than 5 % are left out, if the value itself is undefined, or if all resamples are equal: an
@@ -91,7 +92,7 @@ class Resamples:
         return float(low), float(high)
 
     def figure(self, *, level: float) -> Estimate:
-        """Return value and interval: None if undefined, and no interval without resamples."""
+        """Return the metric's value, None if undefined, with an interval if there are resamples."""
         value = None
         interval = None
         if np.isfinite(self.value):
@@ -105,7 +106,7 @@ class Resamples:
         return Estimate(value=value, low=low, high=high)
 
     def _acceleration(self) -> float:
-        """Return the acceleration of the BCa interval, from the jackknife; 0 where undefined."""
+        """Return the BCa interval's acceleration, from the jackknife samples; 0 if undefined."""
         defined = self.left_out[np.isfinite(self.left_out)]
         if not len(defined):
             return 0.0
@@ -128,7 +129,9 @@ def pooled_metrics(
 ) -> dict[str, Floats]:
     """Compute metrics of `rows` from all folds' predictions together, averaged over repeats.
 
-    By default all metrics of the target are computed, or else only the metrics `names`.
+    By default all metrics of the target are computed, or else only the metrics `names`. The result
+    is name of a metric → values, one for each row of `weights` (n, n_rows), or a single one without
+    weights.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
@@ -170,7 +173,10 @@ class Resampling:
     """Draws with the same units and seed are the same for every model."""
 
     def weigh(self, rows: Rows) -> Iterator[Floats]:
-        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples."""
+        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples.
+
+        The columns are the scans `rows`.
+        """
         units = self.units[rows]
         yield from leave_out(units)
         yield from resample_counts(units, n_bootstraps=self.n_resamples, seed=self.seed)
@@ -187,6 +193,8 @@ def bootstrap_metrics(
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model on the same resamples of units: subjects, or whole sites.
+
+    The result is name of a model → name of a metric → resamples.
 
     Parameters
     ----------
@@ -230,7 +238,11 @@ def bootstrap_metrics(
 
 
 def _join_blocks(blocks: Sequence[Floats], n_resamples: int) -> Resamples:
-    """Join blocks of a metric's values: of all scans, of jackknife samples, of resamples."""
+    """Join blocks of one metric's values into `Resamples`.
+
+    The values are of all scans (the first one), of jackknife samples, and of `n_resamples`
+    bootstrap resamples (the last ones).
+    """
     values = np.concatenate(blocks)
     first_resample = max(1, len(values) - n_resamples)
     return Resamples(float(values[0]), values[1:first_resample], values[first_resample:])

@@ -88,14 +88,17 @@ class MeasuredBaseline:
 
     @property
     def alone(self) -> str:
-        """Name in a list of models: "only regions", or "regions + embedding" for the two joined."""
+        """Baseline in a list of models: "only regions"; "regions + embedding" for a joined model."""
         if self.beside:
             return self.name
         return f"only {self.name}"
 
     @property
     def without(self) -> str:
-        """Words behind the name: " without an encoder"; empty if the model joins the embedding."""
+        """Words behind the baseline's name: " without an encoder"; empty for a joined model.
+
+        A joined model reads the features of the embedding as well.
+        """
         if self.beside:
             return ""
         return f" without {self.lacks or 'an encoder'}"
@@ -230,10 +233,10 @@ def _is_no_part(models: list[MeasuredBaseline]) -> bool:
 
 
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
-    """Return `subject` with a difference in `metric`, its interval, and whether that is a gain.
+    """Say how large a gain in `metric` is, such as the network's, with interval and verdict.
 
-    `subject` names the difference, such as "what the network adds to them"; `increments` holds the
-    differences by metric.
+    `subject` names the gain, such as "what the network adds to them", and begins the returned
+    words; `increments` holds the gains by metric.
     """
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)

@@ -242,7 +242,10 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
 
 
 def say_comparison(files: Comparison) -> str:
-    """Say in one sentence which models differ from the reference in the headline metric."""
+    """Say in one sentence which models differ from the reference in the headline metric.
+
+    The headline metric is the first of the page.
+    """
     if files.headline is None:
         return _NO_METRIC
     named = files.describe(files.headline)
@@ -287,9 +290,9 @@ def say_differences(files: Comparison) -> str:
 
 
 def _differences(files: Comparison) -> pd.DataFrame:
-    """Return each model's difference from the reference in the headline metric, a row a model.
+    """Tabulate each model's difference from the reference in the headline metric, as floats.
 
-    Columns of numbers are floats. Models without a difference are left out.
+    The headline metric is the first of the page. Models without a difference are left out.
     """
     of_metric = files.differences[files.differences["metric"] == files.headline]
     rows = of_metric.dropna(subset=["difference"])

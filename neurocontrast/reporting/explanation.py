@@ -57,7 +57,7 @@ class Explanation:
 
     @property
     def is_share(self) -> bool:
-        """Whether the map holds shares of the differences in score between subjects.
+        """Whether the explanation's map holds shares of the differences in score between subjects.
 
         The maps of early versions hold changes in score.
         """

@@ -258,7 +258,7 @@ def say_overlap(who: str, compared: Sequence[str] | None) -> str:
 
 
 def name_threshold(files: ResultTables) -> str:
-    """Say by which rule scores were turned into predicted classes."""
+    """Say by which rule scores were turned into predicted classes: "at the threshold 0.5"."""
     rule = files.summary.threshold.rule
     values = [value for value in files.summary.threshold.values if value is not None]
     if files.kind != "binary":

@@ -207,7 +207,7 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value the covariates alone reach; empty without covariates.
+        """Say in plain words which value of the metric covariates alone reach; empty without.
 
         The number of decimals is that of the embedding's `value`.
         """
@@ -352,7 +352,8 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 def result_prose(files: EvaluationFolder) -> ResultProse:
     """Return the sentences about an evaluation's headline metric, in nouns that fit the samples.
 
-    A `ScanResult` for scans; a `VoicedResult` for other samples, such as images.
+    The headline metric is the first of the report. A `ScanResult` for scans; a `VoicedResult` for
+    other samples, such as images.
     """
     if files.voice is None:
         return ScanResult(files, files.headline)

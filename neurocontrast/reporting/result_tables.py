@@ -64,11 +64,11 @@ def words_of(run: RunDescription) -> Words:
 
 
 class Results:
-    """Base class of an evaluation's and a comparison's files: order, names, chance of metrics."""
+    """Base class of evaluations and comparisons: order, names and levels of chance of metrics."""
 
     @property
     def leading(self: Any) -> list[str]:
-        """Metrics that every table of the page has, the most important first."""
+        """Metrics that go into every table of the page, the most important first."""
         return wording.leading_metrics(self.kind, self.metrics, self.words)
 
     @property
@@ -86,7 +86,7 @@ class Results:
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value of a metric that guessing reaches; None if that depends on the cohort."""
+        """Return the value that guessing reaches in a metric; None if set by the cohort."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 

@@ -184,7 +184,7 @@ def _outline(mask: npt.NDArray[np.bool_]) -> str:
 
 @styled
 def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]) -> Picture:
-    """Draw the measure `name` of all scans by site, with each site's bounds.
+    """Draw the measure `name` of all scans by site, with the bounds of usual values at each site.
 
     Scans that are `flagged` are crosses.
     """

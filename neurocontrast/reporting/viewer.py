@@ -129,9 +129,10 @@ def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _slices(table: pd.DataFrame, progress: Progress) -> list[str | None]:
-    """Return three slices of each scan as the data URI of a JPEG.
+    """Return three slices of each scan in `table` as the data URI of a JPEG.
 
-    None for a scan that cannot be read, and for scans beyond `MAX_SLICED`.
+    None for a scan that cannot be read. Of more than `MAX_SLICED` scans, rows at equal distances
+    have slices, and all others None.
     """
     paths = table.get("path", pd.Series([None] * len(table)))
     chosen = np.linspace(0, len(table) - 1, min(MAX_SLICED, len(table))).round().astype(int)

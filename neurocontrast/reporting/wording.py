@@ -147,9 +147,9 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 
 
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
-    """Return the value of a metric that guessing reaches; None where that depends on the cohort.
+    """Return the value that guessing reaches in metric `key`; None if the cohort decides the value.
 
-    `key` is the metric, and `n_classes` the number of classes of the target.
+    `n_classes` is the number of classes of the target.
     """
     if n_classes and key in words.guessed:
         return 1 / n_classes

@@ -207,9 +207,9 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
 
 
 def _say_error(files: EvaluationFolder, key: str) -> str:
-    """Say by which factor an error, such as the Brier score, is larger at unseen than known sites.
+    """Say by which factor an error of the embedding is larger at unseen sites than at known sites.
 
-    Empty without an error besides the metric `key`.
+    The error is, for example, the Brier score. Empty without an error besides the metric `key`.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
@@ -232,11 +232,11 @@ def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
 
 
 def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
-    """Tabulate a metric at each site, the largest site first, and in the last row at all sites.
+    """Tabulate a metric by site, the largest site first, and of all sites pooled in the last row.
 
     Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias`` and ``spread``; for each model
     ``<model>_home`` (site known) and ``<model>_unseen``, both with the interval's ends in ``…_low``
-    and ``…_high``. Absent values are NaN. The last row is of all sites pooled.
+    and ``…_high``. Absent values are NaN.
     """
     table = _sites_of(files)
     assert table is not None, "needed"

@@ -88,7 +88,7 @@ class MeasuredBaseline:
 
     @property
     def alone(self) -> str:
-        """Baseline in a list of models: "only regions"; "regions + embedding" for a joined model."""
+        """Baseline in a list of models: "only regions", or "regions + embedding" if joined."""
         if self.beside:
             return self.name
         return f"only {self.name}"

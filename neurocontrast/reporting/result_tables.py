@@ -86,7 +86,7 @@ class Results:
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value that guessing reaches in a metric; None if set by the cohort."""
+        """Return the value that guessing reaches in a metric; None if no value holds for all cohorts."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 

@@ -86,7 +86,7 @@ class Results:
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value that guessing reaches in a metric; None if no value holds for all cohorts."""
+        """Return the value of a metric that guessing reaches; None if cohorts differ in the value."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 

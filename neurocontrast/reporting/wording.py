@@ -147,7 +147,7 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 
 
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
-    """Return the value that guessing reaches in metric `key`; None if the cohort decides the value.
+    """Return the value of metric `key` that guessing reaches; None if cohorts differ in the value.
 
     `n_classes` is the number of classes of the target.
     """

@@ -25,8 +25,9 @@ from neurocontrast.reporting.wording import (
 _OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
 """Verdicts about the embedding, the least favourable first."""
 NETWORK = "the network"
-"""Value of `MeasuredBaseline.lacks` for the baseline of an embedding's linear components alone,
-without the features of the network."""
+"""Value of `MeasuredBaseline.lacks` for the baseline that reads only the principal components of an
+embedding, without the features of the network.
+"""
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
 """Name of a linear probe → its shorter title in sentences."""
@@ -87,40 +88,53 @@ class MeasuredBaseline:
 
     @property
     def alone(self) -> str:
-        """Name in a list of models: "only regions", or "regions + embedding" for a pair."""
+        """Baseline in a list of models: "only regions", or "regions + embedding" if joined."""
         if self.beside:
             return self.name
         return f"only {self.name}"
 
     @property
     def without(self) -> str:
-        """Words after a baseline's name: " without an encoder"; empty if the embedding is part."""
+        """Words behind the baseline's name: " without an encoder"; empty for a joined model.
+
+        A joined model reads the features of the embedding as well.
+        """
         if self.beside:
             return ""
         return f" without {self.lacks or 'an encoder'}"
 
     @property
     def named(self) -> str:
-        """Name in a sentence, with the estimator: "12 regional measures by ridge regression"."""
+        """Baseline in a sentence with its estimator: "12 regional measures by ridge regression"."""
         return with_estimator(self.plural, self.by)
 
     def value(self, metric: str) -> float | None:
-        """Return the pooled value of a metric; if undefined, the mean over folds."""
+        """Return the baseline's value of `metric`: pooled, or the mean over folds if undefined.
+
+        None if both are undefined.
+        """
         return point_estimate(self.metrics.get(metric))
 
     def difference(self, metric: str) -> float | None:
-        """Return the metric of the embedding minus the metric of the baseline."""
+        """Return the embedding's value of `metric` minus the baseline's; None if not computed."""
         return self.increment.get(metric, Increment()).difference
 
     def outcome(self, metric: str) -> Verdict:
-        """Judge by the difference's interval whether the embedding is better than the baseline."""
+        """Judge by the interval of a metric's difference whether the embedding beats the baseline.
+
+        ``better`` and ``worse`` if the interval excludes zero, ``open`` if zero is within,
+        ``unknown`` without interval.
+        """
         interval = self.increment.get(metric, Increment()).interval
         higher_is_better = describe_metric(metric).higher_is_better
         return judge_difference(interval, higher_is_better=higher_is_better)
 
 
 def list_baselines(s: Result) -> list[MeasuredBaseline]:
-    """List the measured baselines: voxels, regional measures, and models of section ``rivals``."""
+    """List the baselines that have metrics in an evaluation's record `s`, without the covariates.
+
+    They are the voxels, the regional measures, and the models of section ``rivals``, in this order.
+    """
     names = {
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
         "regional": ("regions", f"{len(s.regional_columns)} regional measures"),
@@ -157,14 +171,21 @@ def estimator_title(estimator: Probe | None) -> str:
 
 
 def with_estimator(words: str, title: str) -> str:
-    """Write a model or a value with its estimator: "6.00 by ridge regression"."""
+    """Return `words` with an estimator behind, "6.00 by ridge regression"; alone if unnamed.
+
+    `title` is the estimator's name in words.
+    """
     if not title:
         return words
     return f"{words} by {title}"
 
 
 def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBaseline]:
-    """Return, for each set of measures, the baseline with the best value of a metric."""
+    """Return the model with the best value of `metric` for each set of measures in `models`.
+
+    A set, such as the regional measures, can have several models, which differ in their estimator.
+    Models without a value are passed over.
+    """
     sign = -1.0
     if describe_metric(metric).higher_is_better:
         sign = 1.0
@@ -179,7 +200,12 @@ def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBasel
 
 
 def say_baselines(s: Result, metric: str) -> str:
-    """Say for each kind of measures whether the embedding does better than models of that kind."""
+    """Say whether the embedding beats the baselines in `metric`, for each set of measures.
+
+    Returned is a sentence for each set, such as the regional measures, which can have several
+    models with different estimators. Empty if no baseline has both a value and a difference from
+    the embedding.
+    """
     alike: dict[str, list[MeasuredBaseline]] = {}
     for model in list_baselines(s):
         if None not in (model.difference(metric), model.value(metric)):
@@ -199,12 +225,19 @@ def say_baselines(s: Result, metric: str) -> str:
 
 
 def _is_no_part(models: list[MeasuredBaseline]) -> bool:
-    """Return False, which sorts first, for the embedding's components without the network."""
+    """Return False, which sorts first, if `models` read only the embedding's components.
+
+    Such models lack the features of the network.
+    """
     return models[0].lacks != NETWORK
 
 
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
-    """Say the size of a gain, such as the network's, and whether the interval excludes zero."""
+    """Say how large a gain in `metric` is, such as the network's, with interval and verdict.
+
+    `subject` names the gain, such as "what the network adds to them", and begins the returned
+    words; `increments` holds the gains by metric.
+    """
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
     if gain.interval is None:
@@ -221,7 +254,11 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 
 
 def say_weights(s: Result) -> str:
-    """Say the share of variance that inner folds gave network and components; empty if unknown."""
+    """Say which share in the embedding's variance inner folds gave to each group of features.
+
+    Groups are, for example, the network's features and the components. Empty if the evaluation
+    recorded no shares.
+    """
     weights = s.probe.weights
     if not weights:
         return ""
@@ -239,7 +276,11 @@ def say_weights(s: Result) -> str:
 
 
 def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
-    """Say how the embedding compares with several models: better only if better than all models."""
+    """Say whether the embedding is better in `metric` than each of several baselines.
+
+    The baselines, `models`, read one set of measures, and `best` has the best value. The returned
+    words end a sentence of `say_baselines`.
+    """
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)
     deciding = by_favour[0]
@@ -267,7 +308,10 @@ def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) 
 
 
 def _reach(models: list[MeasuredBaseline], metric: str) -> str:
-    """Say which value of a metric the models of one set of measures reach, by which estimator."""
+    """Begin a sentence with the values of `metric` that models of one set of measures reach.
+
+    Each value has its estimator behind: "… reach AUC 0.71 by ridge regression and 0.70 by …".
+    """
     values = []
     for model in models:
         value = number_text(model.value(metric), digits=2)
@@ -283,7 +327,7 @@ def _reach(models: list[MeasuredBaseline], metric: str) -> str:
 
 
 def say_estimators(s: Result) -> str:
-    """Say which estimator each model has; empty where the evaluation recorded none."""
+    """Say which estimator was fitted to embedding, covariates and baselines; empty if unknown."""
     names = {"embedding": "embedding"}
     if s.baseline_covariates:
         names["baseline"] = "covariates"

@@ -30,7 +30,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Items:
-    """A list of sentences, each with an optional bold beginning."""
+    """A list on a page; each of `items` is a beginning in bold, which may be empty, and a text."""
 
     block: ClassVar[str] = "items"
     items: Sequence[tuple[str, str]]
@@ -39,7 +39,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A numbered list of references."""
+    """A numbered list of references; each of `items` is a number and the reference in full."""
 
     block: ClassVar[str] = "numbered"
     title: str
@@ -48,7 +48,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Facts:
-    """A list of terms with values, such as "Sites: 5"."""
+    """A list of terms with values on a page, such as "Sites: 5"."""
 
     block: ClassVar[str] = "facts"
     facts: Sequence[tuple[str, str]]
@@ -57,7 +57,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Card:
-    """One number in large print."""
+    """One number of a page in large print, with a label above and a detail below in small print."""
 
     label: str
     value: str
@@ -67,7 +67,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Cards:
-    """Numbers in large print, side by side."""
+    """Numbers of a page in large print, side by side."""
 
     block: ClassVar[str] = "cards"
     cards: Sequence[Card]
@@ -187,12 +187,12 @@ Block = (
 
 
 def note(text: str) -> Paragraph:
-    """Return a remark in small print."""
+    """Return `text` as a paragraph in small print."""
     return Paragraph(text, role="note")
 
 
 def pictures(*drawn: Picture | None, wide: bool = False) -> list[Block]:
-    """Return one block of the figures that could be drawn; an empty list if no figure could."""
+    """Return the figures of `drawn` as one block in a list; an empty list if all are None."""
     shown = [picture for picture in drawn if picture is not None]
     return [Pictures(shown, wide)] if shown else []
 
@@ -235,7 +235,7 @@ class Citations:
 
 
 def _printable(value: object) -> object:
-    """Return a value of a template without control characters, which no page can show."""
+    """Remove control characters, which no page can show, from a text; return other values as is."""
     if type(value) is str:
         return bare_text(value)
     return value
@@ -243,10 +243,9 @@ def _printable(value: object) -> object:
 
 @cache
 def html_templates(package: str, **options: Any) -> jinja2.Environment:
-    """Return a package's HTML templates, which escape every value.
+    """Return the Jinja environment of a package's folder ``templates``, which escapes all values.
 
-    A template that reads an undefined name raises. `options` are passed on to
-    `jinja2.Environment`.
+    A template that reads an undefined name raises. `options` are passed on to `jinja2.Environment`.
     """
     return jinja2.Environment(
         loader=jinja2.PackageLoader(package, "templates"),
@@ -276,11 +275,12 @@ def render(
     environment: Mapping[str, Any] | None = None,
     script: str = "",
 ) -> str:
-    """Return one HTML page that loads nothing and, without `script`, runs nothing.
+    """Lay out `sections` below a head as one HTML page, which loads no other file.
 
-    A first section called ``warnings`` comes before the list of contents. `simulated` puts a banner
-    on top. `environment` gives the version and the date that the last line names. `script` is the
-    name of a script among the templates; the page's content policy allows no other script.
+    Without `script`, the page runs nothing. A first section called ``warnings`` comes before the
+    list of contents. `simulated` puts a banner on top. `environment` gives the version and the date
+    that the last line names. `script` is the name of a script among the templates; the page's
+    content policy allows no other script.
     """
     templates = html_templates("neurocontrast.reporting", finalize=_printable)
     # The style sheet and the script of this package are the only things on the page that are not
@@ -308,7 +308,7 @@ def render(
 
 
 def list_pictures(sections: Sequence[Section]) -> list[Picture]:
-    """Return every figure of a page, in order."""
+    """Return every figure in the blocks of `sections`, in the order of the page."""
     return [
         picture
         for section in sections
@@ -342,7 +342,10 @@ class Column:
     reason: str = "not recorded"
 
     def show(self, row: Mapping[Any, Any]) -> Cell:
-        """Return the cell of a table for the column's value in a row."""
+        """Return the cell with the column's value in `row`; a dash with the reason if absent.
+
+        A heading without a value is "not stated".
+        """
         value: Any = row.get(self.key)
         detail = str(row.get(f"{self.key}_detail") or "")
         if self.kind == "heading":
@@ -395,6 +398,9 @@ def make_table(
 
 
 def ends(key: str, interval: Sequence[float | None] | None) -> dict[str, float | None]:
-    """Return the ends of an interval as values of a row: ``<key>_low`` and ``<key>_high``."""
+    """Return the ends of an interval as values of a table's row: ``<key>_low`` and ``<key>_high``.
+
+    Both are None without an interval.
+    """
     low, high = interval or (None, None)
     return {f"{key}_low": low, f"{key}_high": high}

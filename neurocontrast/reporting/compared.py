@@ -47,7 +47,7 @@ _OF_DESIGN = (
     "n_repeats",
     "n",
 )
-"""Keys of ``evaluation.json`` that all models of a comparison share."""
+"""Keys of ``evaluation.json`` about target and folds, which all models of a comparison share."""
 _OF_ORIGIN = ("run", "objective", "embeddings", "n_overlap", "simulated")
 """Keys of ``evaluation.json`` about a model's pretraining and embeddings."""
 _KEYS = [*SCAN_KEYS, "repeat"]
@@ -164,7 +164,7 @@ def compare_tables(
 
 
 def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
-    """Return the record and tables of an evaluation from which a comparison takes metrics."""
+    """Return the record and tables of an evaluation folder as `compare_models` takes them."""
     return ComparedEvaluation(
         files.summary,
         files.predictions,
@@ -176,7 +176,7 @@ def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
 
 
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
-    """Return the learning curves of all models and of the first evaluation's baselines.
+    """Return a table of the learning curves of all models and of the first evaluation's baselines.
 
     A baseline with the name of a compared model gets “(baseline)” behind its name.
     """
@@ -198,7 +198,10 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
 
 
 def _estimator_of(files: EvaluationFolder) -> str | None:
-    """Return the estimator on frozen features in words; None for a fine-tuned network."""
+    """Name the estimator on an evaluation's frozen features; None for a fine-tuned network.
+
+    None, too, if the evaluation recorded no name.
+    """
     if files.summary.finetuning:
         return None
     probe = files.summary.probe
@@ -237,7 +240,10 @@ def describe_comparison(
 
 
 def _describe_model(name: str, files: EvaluationFolder) -> Json:
-    """Return a model's pretraining, embeddings and warnings, without participants' identifiers."""
+    """Return the entry of a model in ``comparison.json``: pretraining, embeddings and warnings.
+
+    Participants' identifiers are removed from the warnings.
+    """
     content = files.summary.content()
     warnings = []
     for warning in files.summary.warnings:

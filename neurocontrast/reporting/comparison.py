@@ -66,7 +66,7 @@ class Comparison(Results):
 
     @property
     def kind(self) -> str:
-        """One of ``binary``, ``multiclass`` and ``continuous``."""
+        """Kind of the target: ``binary``, ``multiclass`` or ``continuous``."""
         return self.summary.kind
 
     @property
@@ -81,7 +81,7 @@ class Comparison(Results):
 
     @property
     def names(self) -> list[str]:
-        """Names of the models, the reference first."""
+        """Names of the compared models, the reference first."""
         return list(dict.fromkeys(self.models["model"]))
 
     @property
@@ -91,17 +91,17 @@ class Comparison(Results):
 
     @property
     def classes(self) -> list[str]:
-        """Class names; empty for a continuous target."""
+        """Names of the target's classes; empty for a continuous target."""
         return self.summary.classes
 
     @property
     def metrics(self) -> list[str]:
-        """Metrics that at least one model has, in the order of the table."""
+        """Metrics that at least one model has a value of, in the order of the table `models`."""
         return list(dict.fromkeys(self.models.loc[self.models["value"].notna(), "metric"]))
 
     @property
     def level(self) -> float:
-        """Confidence level of the intervals, such as 0.95."""
+        """Confidence level of the comparison's bootstrap intervals, such as 0.95."""
         return self.summary.confidence_level
 
 
@@ -153,7 +153,7 @@ def build_comparison(files: Comparison) -> list[Section]:
 
 
 def _build_warnings(files: Comparison) -> Section:
-    """Return every warning once, with the names of the models that have the warning."""
+    """Return the section that lists each warning of the evaluations once, with names of models."""
     raised = [
         {"model": model.name, **warning.content()}
         for model in files.summary.models
@@ -203,7 +203,7 @@ def _build_result(files: Comparison) -> Section:
 
 
 def _draw_models(files: Comparison, metric: str) -> Picture | None:
-    """Draw a metric of every model; None for a metric that no model has."""
+    """Draw `metric` of every compared model with its interval; None if no model has a value."""
     rows = files.models[
         (files.models["metric"] == metric) & files.models["value"].notna()
     ].reset_index(drop=True)
@@ -222,7 +222,7 @@ def _draw_models(files: Comparison, metric: str) -> Picture | None:
 
 
 def _draw_differences(files: Comparison, metric: str) -> Picture | None:
-    """Draw the difference of every model from the reference; None if no difference is defined."""
+    """Draw the difference in `metric` of each model from the reference; None if none is defined."""
     rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
     rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
     named = files.describe(metric)
@@ -242,7 +242,10 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
 
 
 def say_comparison(files: Comparison) -> str:
-    """Say in one sentence which models differ from the reference in the headline metric."""
+    """Say in one sentence which models differ from the reference in the headline metric.
+
+    The headline metric is the first of the page.
+    """
     if files.headline is None:
         return _NO_METRIC
     named = files.describe(files.headline)
@@ -287,7 +290,10 @@ def say_differences(files: Comparison) -> str:
 
 
 def _differences(files: Comparison) -> pd.DataFrame:
-    """Return each model's difference from the reference in the headline metric, as floats."""
+    """Tabulate each model's difference from the reference in the headline metric, as floats.
+
+    The headline metric is the first of the page. Models without a difference are left out.
+    """
     of_metric = files.differences[files.differences["metric"] == files.headline]
     rows = of_metric.dropna(subset=["difference"])
     return rows.astype(dict.fromkeys(("difference", "low", "high", "p_adjusted"), float))
@@ -386,7 +392,7 @@ def _build_methods(files: Comparison) -> Section:
 
 
 def _build_provenance(files: Comparison) -> Section:
-    """Return the records of each model's pretraining and embeddings, and of the environment."""
+    """Return the section of records: every model's pretraining and embeddings; the environment."""
     keys = ("run", "objective", "embeddings", "n_overlap", "simulated")
     blocks = []
     for model in files.summary.models:

@@ -57,11 +57,14 @@ class Explanation:
 
     @property
     def is_share(self) -> bool:
-        """Whether the map holds shares, not changes in score as early versions wrote."""
+        """Whether the explanation's map holds shares of the differences in score between subjects.
+
+        The maps of early versions hold changes in score.
+        """
         return self.record.quantity.startswith("share")
 
     def settings(self) -> list[tuple[str, str]]:
-        """List settings recorded in ``explain.json`` as pairs of label and value."""
+        """List the settings that ``explain.json`` records, as pairs of a label and a value."""
         content = self.record.content()
         shown = []
         for key, label in _SETTINGS.items():
@@ -71,7 +74,10 @@ class Explanation:
 
 
 def read_explanation(folder: Path) -> Explanation | None:
-    """Read the folder of an explanation; None without ``explain.json``."""
+    """Read the folder of an explanation; None without ``explain.json``.
+
+    A record of another version's format and a missing map raise DataError.
+    """
     file = folder / EXPLANATION_FILE
     if not file.is_file():
         return None

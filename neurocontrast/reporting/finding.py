@@ -78,6 +78,6 @@ class Finding:
             )
 
     def fits(self, files: EvaluationFolder) -> bool:
-        """Tell whether the section suits an evaluation's kind of samples and kind of target."""
+        """Tell whether reports on an evaluation's kind of samples and target have the section."""
         is_of_samples = not self.of or files.words.kind in self.of
         return is_of_samples and files.kind in self.kinds

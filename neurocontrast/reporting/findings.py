@@ -85,7 +85,7 @@ def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> l
 
 
 def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
-    """Return the report of an evaluation as one HTML page of the sections."""
+    """Lay out `sections` as an evaluation's report: one HTML page, with the result in its head."""
     result = result_prose(files)
     return render(
         sections,

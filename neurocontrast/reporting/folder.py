@@ -58,13 +58,19 @@ class EvaluationFolder(ResultTables):
 
     @cached_property
     def names_of_voice(self) -> Mapping[str, object]:
-        """Variables that only templates about samples other than scans use; empty for scans."""
+        """Variables for the templates on samples other than scans: name → value; empty for scans.
+
+        The function `Voice.names` of the kind of samples returns them.
+        """
         if self.voice is None:
             return {}
         return self.voice.names(self.folder, self._paths())
 
     def _paths(self) -> list[str]:
-        """Return the path of one sample of each table with paths, as `Voice.names` takes them."""
+        """Return the first path in ``scans.tsv`` and the first in the predictions.
+
+        `Voice.names` takes them. A table without paths is passed over.
+        """
         paths = []
         for table in (self.table("scans", "path"), self.predictions):
             if table is not None and "path" in table:
@@ -164,7 +170,7 @@ def read_folder(
 
 
 def _check_is_complete(root: Path) -> None:
-    """Raise DataError if a table that every evaluation has is missing."""
+    """Raise DataError if the folder `root` lacks a table that every evaluation has."""
     missing = []
     for name in _REQUIRED:
         if not (root / f"{name}.tsv").is_file():
@@ -177,13 +183,19 @@ def _check_is_complete(root: Path) -> None:
 
 
 def _read_required(root: Path, name: str, summary: Result, *further: str) -> pd.DataFrame | None:
-    """Read a table that every evaluation has, with `further` columns; None without rows."""
+    """Read ``<name>.tsv`` from the folder `root`, a table of every evaluation; None without rows.
+
+    Needed are the columns that `_REQUIRED` lists, and the columns `further`.
+    """
     columns = (*_REQUIRED[name], *further)
     return read_result_table(root / f"{name}.tsv", columns, kind=summary.kind)
 
 
 def _read_predictions(root: Path, summary: Result) -> pd.DataFrame:
-    """Read the predictions, and raise DataError for a class that ``evaluation.json`` lacks."""
+    """Read ``predictions.tsv`` from the folder `root`; without rows, raise DataError.
+
+    A true or predicted class that is not among the classes of `summary` raises DataError, too.
+    """
     path = root / "predictions.tsv"
     of_classes: tuple[str, ...] = ()
     further: tuple[str, ...] = ()

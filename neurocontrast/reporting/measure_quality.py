@@ -40,12 +40,12 @@ UNITS_OF_KINDS = {"thickness": "mm", "volume": "mm³", "area": "mm²"}
 """Kind of regional measure → unit at the axis of its figure."""
 _N_SITES = 10
 _SHADES = (0.5, 1.0, 2.0)
-"""Robust standard deviations of a site's shift from which a cell is a shade darker."""
+"""Shifts of a site's median, in robust deviations, from which a cell is one shade darker."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeasureQuality:
-    """Tables of people, measures and sites, and the values to be drawn.
+    """Regional measures checked by `neurocontrast qc`: values, and tables of people and sites.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def render_measures(
     simulated: bool,
     version: str,
 ) -> str:
-    """Return the page of people with regional measures.
+    """Return the HTML page of `neurocontrast qc` on people with regional measures.
 
     `source` names the table of people, and `measured` the measures with the program that measured
     them. `problems` are faults of the tables as a whole, not of one person.
@@ -143,7 +143,10 @@ def render_measures(
 
 
 def _people(quality: MeasureQuality) -> list[Block]:
-    """Return the table of people with a flag, an unusual value, a missing value or a zero."""
+    """Return the table of people with a flag, an unusual value, a missing value or a zero.
+
+    At most `N_PEOPLE` people are listed. Without such people, a remark takes the table's place.
+    """
     people = quality.people
     is_said = (people["flagged"] == "yes") | (people["n_outside"] > 0)
     is_said |= (people["n_missing"] > 0) | (people["n_zero"] > 0)
@@ -219,7 +222,10 @@ def _shifts(quality: MeasureQuality) -> Block:
 
 
 def _shaded(value: float) -> tuple[str, str]:
-    """Return a shift as text, and the CSS class of its shade."""
+    """Return the shift of a site's median as text, and the CSS class of its shade, "" for none.
+
+    Both are empty for NaN.
+    """
     if np.isnan(value):
         return "", ""
     strength = int(np.searchsorted(_SHADES, abs(value), side="right"))
@@ -230,7 +236,10 @@ def _shaded(value: float) -> tuple[str, str]:
 
 
 def _pictures(quality: MeasureQuality) -> list[Picture]:
-    """Return a picture of each of the worst measures."""
+    """Draw the worst measures, at most `N_PICTURES`, each at the most unusual sites.
+
+    Constant measures and measures without values are passed over.
+    """
     measures = quality.measures
     drawn = measures[~measures["is_constant"] & measures["median"].notna()]
     return list(map(partial(_draw, quality), drawn["measure"].astype(str).head(N_PICTURES)))
@@ -269,7 +278,7 @@ def _draw(quality: MeasureQuality, measure: str) -> Picture:
 
 
 def _titled(quality: MeasureQuality, measure: str) -> str:
-    """Return the name of a measure with its unit."""
+    """Return the name of a measure, with the unit in brackets if its kind has one."""
     kind = quality.measures.set_index("measure").loc[measure, "kind"]
     unit = UNITS_OF_KINDS.get(str(kind), "")
     return f"{measure} ({unit})".removesuffix(" ()")

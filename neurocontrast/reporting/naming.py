@@ -41,12 +41,12 @@ _MOST_NAMED = 6
 
 
 def quoted(name: object) -> str:
-    """Put a name in quotes."""
+    """Return a name in curly double quotes."""
     return f"“{name}”"
 
 
 def name_target(files: EvaluationFolder) -> str:
-    """Name the prediction: the target, and the classes if there are few."""
+    """Return a report's title: "Predicting" and the target, with its classes if they are few."""
     title = f"Predicting {files.target}"
     if files.kind == "binary":
         return f"{title}: {quoted(files.positive)} against {quoted(files.negative)}"
@@ -63,12 +63,12 @@ def name_column(column: str) -> str:
 
 
 def name_covariates(columns: Sequence[str]) -> str:
-    """List the columns that the baseline of covariates reads."""
+    """List the columns that the baseline of covariates reads: "age and head size (TIV)"."""
     return join_words(list(map(name_column, columns))) or "the covariates"
 
 
 def name_kernel(factors: Sequence[Json]) -> str:
-    """Write a kernel as the product of its factors, each with its settings."""
+    """Write a kernel on metadata as the product of `factors`, each a column with settings."""
     return " × ".join(map(_name_factor, factors))
 
 
@@ -82,7 +82,10 @@ def _name_factor(factor: Json) -> str:
 
 
 def name_objective(objective: ObjectiveRecord) -> str:
-    """Name a loss with its metadata, or the sum of several losses."""
+    """Name a pretraining loss with the metadata that the loss uses, or the weighted sum of losses.
+
+    "not recorded" for a record without a loss.
+    """
     if not objective.loss:
         return "not recorded"
     if objective.objectives is not None:
@@ -153,7 +156,7 @@ def name_architecture(words: Words, encoder: EncoderDescription) -> str:
 
 
 def name_encoder(files: EvaluationFolder) -> str:
-    """Name the encoder with its number of features, or each of several joined encoders."""
+    """Name the evaluated encoder with its number of features, or each of several joined ones."""
     run = files.run
     if run.blocks:
         blocks = []
@@ -207,7 +210,7 @@ def name_folds(n_folds: int | None, n_repeats: int | None) -> str:
 
 
 def name_design(splits: str, splitter: str | None, n_sites: int | None) -> str:
-    """Say by which rule scans were assigned to folds."""
+    """Say by which rule scans were assigned to folds: "stratified by target × site"."""
     if splits == "custom":
         return f"made by {splitter}"
     if splits != "stratified":
@@ -218,7 +221,7 @@ def name_design(splits: str, splitter: str | None, n_sites: int | None) -> str:
 
 
 def name_probe(files: EvaluationFolder) -> str:
-    """Name the estimator that predicts from the embedding."""
+    """Name the estimator that predicts the target from the embedding."""
     usual = "logistic"
     if files.kind == "continuous":
         usual = "ridge"
@@ -229,7 +232,7 @@ def name_probe(files: EvaluationFolder) -> str:
 
 
 def name_estimator(files: EvaluationFolder, model: str) -> str:
-    """Name the estimator of a model by its key; empty where the evaluation recorded none."""
+    """Name the estimator of the evaluated model with key `model`; empty if none is recorded."""
     estimator = files.summary.estimators.get(model)
     if estimator is None:
         return ""
@@ -238,7 +241,11 @@ def name_estimator(files: EvaluationFolder, model: str) -> str:
 
 
 def say_overlap(who: str, compared: Sequence[str] | None) -> str:
-    """Say that no tested person was in the pretraining cohort, and how people were compared."""
+    """Say that no tested person was in the pretraining cohort, and how people were compared.
+
+    `who` begins the sentence, such as "No evaluated subject". With ``contents`` in `compared`,
+    people were compared by the content of their scans besides identifiers.
+    """
     if "contents" in (compared or ()):
         return (
             f"{who} had been in the pretraining cohort, by identifiers and by the content of what "
@@ -251,7 +258,7 @@ def say_overlap(who: str, compared: Sequence[str] | None) -> str:
 
 
 def name_threshold(files: ResultTables) -> str:
-    """Say by which rule scores were turned into predicted classes."""
+    """Say by which rule scores were turned into predicted classes: "at the threshold 0.5"."""
     rule = files.summary.threshold.rule
     values = [value for value in files.summary.threshold.values if value is not None]
     if files.kind != "binary":
@@ -271,7 +278,10 @@ def name_threshold(files: ResultTables) -> str:
 
 
 def list_settings(settings: Mapping[str, object], leave: Sequence[str] = ()) -> str:
-    """List settings, such as a kernel's, that are not 0 or none: "patch 24 mm" for ``patch_mm``."""
+    """List settings, such as a kernel's, that are not 0 or none: "patch 24 mm" for ``patch_mm``.
+
+    Keys in `leave` are left out.
+    """
     listed = []
     for key, value in settings.items():
         if value in (None, 0, "none", False) or key in leave:

@@ -31,7 +31,7 @@ def class_scores(files: ResultTables, rows: pd.DataFrame) -> npt.NDArray[np.floa
 
 
 def pool_repeats(files: ResultTables) -> pd.DataFrame:
-    """Return one row for each scan: its mean score over repeats, and its most frequent class."""
+    """Return a row for each tested scan: mean score over repeats, most often predicted class."""
     table = tested_rows(files)
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table

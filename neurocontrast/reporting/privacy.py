@@ -19,7 +19,7 @@ def rough_ages(ages: pd.Series) -> pd.Series:
 
 
 def name_scans(files: EvaluationFolder, rows: pd.DataFrame) -> list[str]:
-    """Return identifiers of scans, or pseudonyms if `show_ids` is off.
+    """Return the identifier of each scan in `rows`; a pseudonym if `show_ids` of `files` is off.
 
     A pseudonym is keyed by the digest of the predictions: without the evaluation's folder nobody
     can compute which identifier has which pseudonym.
@@ -43,7 +43,7 @@ _OF_PEOPLE = ("external_predictions", "outlyingness", "external_outlyingness", "
 
 
 _LISTING = re.compile(r"duplicate|shared_subjects|voxels_left_out")
-"""Beginnings of the codes of warnings whose messages list people."""
+"""Pattern of the codes of warnings whose messages list people."""
 
 
 def hide_ids(message: str, files: EvaluationFolder, code: str) -> str:

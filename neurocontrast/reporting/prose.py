@@ -28,7 +28,11 @@ NOTABLE_OUTSIDE = 0.3
 
 
 def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
-    """Tell whether the interval of a difference shows the first model to be better, or worse."""
+    """Judge by the interval of a difference whether the first model is better than the second.
+
+    `interval` is of the first model's metric minus the second's. ``open`` if zero is within,
+    ``unknown`` without interval.
+    """
     if not interval:
         return "unknown"
     low, high = interval
@@ -109,7 +113,10 @@ def judge_chance(value: float, low: float | None, high: float | None, *, chance:
 
 
 def say_chance(verdict: OfChance, chance: float) -> str:
-    """Say whether the metric at unseen sites is above chance."""
+    """Say from a verdict of `judge_chance` whether a metric at unseen sites is above chance.
+
+    `chance` is the value of the metric that guessing reaches.
+    """
     level = number_text(chance, digits=2)
     if verdict == "open":
         return f"That it is better than chance ({level}) there is not shown by these data."
@@ -117,7 +124,10 @@ def say_chance(verdict: OfChance, chance: float) -> str:
 
 
 def is_open_ratio(low: float | None, high: float | None) -> bool:
-    """Tell whether the interval of a ratio holds 1, so that no change is shown."""
+    """Tell whether the interval of a ratio holds 1, so that no change is shown.
+
+    False without an interval.
+    """
     has_interval = interval_text((low, high)) != DASH
     return low is not None and high is not None and has_interval and low <= 1 <= high
 

@@ -37,16 +37,16 @@ _NO_FIGURE = "No figure of merit could be computed from these scans"
 
 
 class ResultProse(Protocol):
-    """Sentences about a metric of an evaluation."""
+    """Sentences about an evaluation's result in one metric, for scans or for other samples."""
 
     def sentence(self) -> str:
-        """Say the result in one sentence, for the head of the page."""
+        """Say the evaluation's result in one sentence, for the head of the report's page."""
 
     def plain(self) -> str:
-        """Say the whole result without a technical term."""
+        """Say the evaluation's result in sentences without a technical term."""
 
     def reviewer(self) -> str:
-        """Say the whole result with the details that a reviewer asks for first."""
+        """Say the evaluation's result with the details that a reviewer of methods needs first."""
 
     def data(self) -> str:
         """Say how many samples were evaluated."""
@@ -54,7 +54,7 @@ class ResultProse(Protocol):
 
 @dataclass(frozen=True)
 class ScanResult:
-    """Sentences about a metric of an evaluation of scans; `key` is None without any metric."""
+    """Sentences about metric `key` of an evaluation of scans; `key` is None without any metric."""
 
     files: EvaluationFolder
     key: str | None
@@ -66,17 +66,17 @@ class ScanResult:
 
     @property
     def named(self) -> Named:
-        """Names, limits and meaning of the metric."""
+        """Names, limits and meaning of metric `key`."""
         return describe_metric(self.key or "", self.files.words)
 
     @property
     def value(self) -> float | None:
-        """Value of the metric that the embedding reaches; None if undefined."""
+        """Value of metric `key` that the embedding reaches; None if undefined."""
         return point_estimate(self.metric)
 
     @property
     def value_of_covariates(self) -> float | None:
-        """Value of the metric that covariates alone reach; None without covariates."""
+        """Value of metric `key` that covariates alone reach; None without covariates."""
         s = self.files.summary
         if not s.baseline_covariates:
             return None
@@ -84,7 +84,7 @@ class ScanResult:
 
     @property
     def covariates(self) -> str:
-        """Names of the covariates in running text: "age and sex"."""
+        """Covariates that the baseline reads, in running text: "age and sex"."""
         return name_covariates(self.files.summary.baseline_covariates)
 
     @cached_property
@@ -97,7 +97,7 @@ class ScanResult:
         return ", ".join(count_texts(self.files.summary.n))
 
     def sentence(self) -> str:
-        """Say the result in one sentence, for the head of the page."""
+        """Say in one sentence which value of the metric the embedding and its baselines reach."""
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}."
@@ -157,7 +157,7 @@ class ScanResult:
         return number_text(value, digits=2)
 
     def plain(self) -> str:
-        """Say the whole result without a technical term."""
+        """Say the result without a technical term: values of embedding, covariates, baselines."""
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}; see the warnings and the fold table for why."
@@ -177,7 +177,7 @@ class ScanResult:
         return one_line(" ".join(sentences))
 
     def _say_value(self, value: float) -> str:
-        """Say in plain words which value of the metric the embedding reaches."""
+        """Say in plain words the embedding's `value` of the metric, with the interval."""
         files = self.files
         if self.key == "auc" and files.kind == "binary":
             return (
@@ -207,7 +207,7 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value the covariates alone reach; empty without covariates.
+        """Say in plain words which value of the metric covariates alone reach; empty without.
 
         The number of decimals is that of the embedding's `value`.
         """
@@ -240,7 +240,11 @@ class ScanResult:
         return say_increment(verdict, self.covariates, same_estimator=_same_estimator(self.files))
 
     def reviewer(self) -> str:
-        """Say the whole result with the details that a reviewer asks for first."""
+        """Say the evaluation's result with the details that a reviewer of methods needs first.
+
+        Estimator, people and folds come first; then values with intervals and tests of embedding
+        and baselines.
+        """
         s = self.files.summary
         opening = f"{self._fitting()}; {self._people()}; {name_splits(self.files)}."
         if self.key is None:
@@ -335,7 +339,10 @@ def _digits_of_error(value: float) -> int:
 
 
 def _same_estimator(files: EvaluationFolder) -> bool:
-    """Tell whether embedding and covariates have the same estimator, as far as recorded."""
+    """Tell whether embedding and covariates have the same estimator in an evaluation.
+
+    True for a fine-tuned network, and if the estimators are not recorded.
+    """
     estimators = files.summary.estimators
     if files.summary.finetuning or not {"embedding", "baseline"} <= set(estimators):
         return True
@@ -343,14 +350,18 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 
 
 def result_prose(files: EvaluationFolder) -> ResultProse:
-    """Return the sentences about the headline metric, in nouns that fit the samples."""
+    """Return the sentences about an evaluation's headline metric, in nouns that fit the samples.
+
+    The headline metric is the first of the report. A `ScanResult` for scans; a `VoicedResult` for
+    other samples, such as images.
+    """
     if files.voice is None:
         return ScanResult(files, files.headline)
     return VoicedResult(files, files.headline)
 
 
 def _change_text(change: Increment) -> str:
-    """Write a difference with its interval; empty without a difference."""
+    """Write a difference in a metric with its interval: "+0.050 (+0.010 to +0.090)"; or ""."""
     if change.difference is None:
         return ""
     ends = interval_text(change.interval, signed=True)

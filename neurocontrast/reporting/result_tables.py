@@ -64,11 +64,11 @@ def words_of(run: RunDescription) -> Words:
 
 
 class Results:
-    """Metrics of an evaluation or a comparison: their order, names and levels of chance."""
+    """Base class of evaluations and comparisons: order, names and levels of chance of metrics."""
 
     @property
     def leading(self: Any) -> list[str]:
-        """Metrics that go into every table, the most important first."""
+        """Metrics that go into every table of the page, the most important first."""
         return wording.leading_metrics(self.kind, self.metrics, self.words)
 
     @property
@@ -82,11 +82,11 @@ class Results:
         return wording.level_text(self.level)
 
     def describe(self: Any, metric: str) -> wording.Named:
-        """Return names, limits and meaning of a metric."""
+        """Return names, limits and meaning of a metric, in nouns that fit the samples."""
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return a metric's value for guessing; None where the value depends on the cohort."""
+        """Return the value of a metric that guessing reaches; None if cohorts differ in that."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 
@@ -122,7 +122,7 @@ class ResultTables(Results):
     tables: dict[str, pd.DataFrame | None] = field(default_factory=dict)
 
     def table(self, name: str, *needed: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
-        """Return a table by the name of its file without ``.tsv``; None if absent or empty.
+        """Return the table in ``<prefix><name>.tsv`` of the folder; None if absent or without rows.
 
         DataError names a `needed` column that is missing, and a cell that is no number, unless its
         column is one of `text` or text in every table, such as ``site``.
@@ -141,7 +141,7 @@ class ResultTables(Results):
 
     @property
     def kind(self) -> str:
-        """One of ``binary``, ``multiclass`` and ``continuous``."""
+        """Kind of the target: ``binary``, ``multiclass`` or ``continuous``."""
         return self.summary.kind
 
     @property
@@ -161,12 +161,12 @@ class ResultTables(Results):
 
     @property
     def classes(self) -> list[str]:
-        """Class names; empty for a continuous target."""
+        """Names of the target's classes; empty for a continuous target."""
         return self.summary.classes
 
     @property
     def positive(self) -> str:
-        """Name of the positive class; empty without one."""
+        """Name of the target's positive class; empty for a target without one."""
         return self.summary.positive or ""
 
     @property
@@ -176,19 +176,23 @@ class ResultTables(Results):
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Metric → the value that the embedding reaches, pooled and over folds."""
+        """Metric → the embedding's values of the metric, pooled and over folds."""
         return self.summary.metrics
 
     @property
     def level(self) -> float:
-        """Confidence level of the intervals, such as 0.95."""
+        """Confidence level of the evaluation's bootstrap intervals, such as 0.95."""
         return self.summary.bootstrap.level or _LEVEL
 
 
 def read_result_table(
     path: Path, required: Sequence[str], *, kind: str, text: Sequence[str] = ()
 ) -> pd.DataFrame | None:
-    """Read a table as text and convert columns of numbers; None for an absent or empty table."""
+    """Read a table of an evaluation from `path`; None for an absent or empty table.
+
+    Columns become numbers, but for those in `text` and those with text in every evaluation, such as
+    ``site``. True values are numbers if `kind`, the kind of target, is ``continuous``.
+    """
     if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
         return None
     table = read_table(path, needed=required, remedy=REMEDY, dtype=str, na_values=["", "n/a"])
@@ -206,7 +210,11 @@ def read_result_table(
 
 
 def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
-    """Convert a column to numbers; raise DataError for text where text is not allowed."""
+    """Convert a column of the table at `path` to numbers; raise DataError for a cell with text.
+
+    In ``folds.tsv`` and ``scans.tsv``, a column of text that is not `required` is returned
+    unchanged.
+    """
     values = pd.to_numeric(column, errors="coerce")
     wrong = column.notna() & values.isna() & (column.str.lower() != "nan")
     if not wrong.any():

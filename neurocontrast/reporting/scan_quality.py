@@ -48,7 +48,7 @@ def render_quality(
     simulated: bool,
     version: str,
 ) -> str:
-    """Return the page of scans, the worst first.
+    """Return the HTML page of `neurocontrast qc` on scans, the worst scan first.
 
     Parameters
     ----------
@@ -117,7 +117,10 @@ def _gallery(
     thumbnails: Mapping[int, bytes],
     template: npt.NDArray[np.bool_],
 ) -> list[Gallery | Paragraph]:
-    """Return the gallery of scans; `raised` marks flagged measures (columns) of scans (rows)."""
+    """Return the gallery of the scans with `thumbnails`; a remark if the table has no scan.
+
+    `raised` marks the flagged measures (columns) of all scans (rows).
+    """
     if not len(table):
         return [Paragraph("No scan.", role="note")]
     names = list(map(str, raised))
@@ -181,7 +184,10 @@ def _outline(mask: npt.NDArray[np.bool_]) -> str:
 
 @styled
 def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]) -> Picture:
-    """Draw a measure of all scans by site, with each site's bounds and flagged scans as crosses."""
+    """Draw the measure `name` of all scans by site, with the bounds of usual values at each site.
+
+    Scans that are `flagged` are crosses.
+    """
     sites = sorted(map(str, table["site"].unique()))
     figure, axes = new_figure(height=1.1 + 0.34 * len(sites))
     sentences = []

@@ -47,7 +47,7 @@ _LOOK = matplotlib.rc_params_from_file(
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the report.
+    """A figure of a page, with its name, alternative text, caption and numbers.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Picture:
     numbers: pd.DataFrame | None = None
 
     def encode(self, file_format: str) -> bytes:
-        """Return the bytes of the ``svg`` or ``png`` file; equal figures have equal bytes."""
+        """Return the figure as the bytes of an ``svg`` or ``png`` file; equal for equal figures."""
         return self._svg if file_format == "svg" else self._save(file_format)
 
     @cached_property
@@ -107,7 +107,7 @@ def blank_figure(*, height: float, width: float = WIDTH, layout: Any = "constrai
 
 
 def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
-    """Return a figure of a size in inches, with one pair of axes."""
+    """Return a figure of a size in inches, and the one pair of axes in the figure."""
     figure = blank_figure(height=height, width=width)
     return figure, figure.add_subplot()
 
@@ -119,7 +119,7 @@ def look_of(number: int) -> dict[str, Any]:
 
 
 def plain_label(text: object, *, length: int = 30) -> str:
-    """Return a name as a label of a figure: one line of limited length, and `$` is no formula."""
+    """Return a name as a figure's label: on one line, shortened to `length`, with ``$`` escaped."""
     return shorten(text, length=length).replace("$", r"\$")
 
 
@@ -138,7 +138,7 @@ def shorten(text: object, *, length: int = 30) -> str:
 
 
 def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
-    """Return labels of limited length; labels that shortening made equal are numbered."""
+    """Return a figure's labels for `names`, shortened to `length`; equal labels are numbered."""
     labels = [shorten(name, length=length) for name in names]
     for clash in {label for label in labels if labels.count(label) > 1}:
         rows = [row for row, label in enumerate(labels) if label == clash]
@@ -150,7 +150,7 @@ def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
 def legend_below(
     figure: Figure, axes: Axes, *, n_columns: int = 2, marker_scale: float = 1.0
 ) -> None:
-    """Put the legend under the axes, where no data can be hidden."""
+    """Put the legend of `axes` below the axes, where no data can be hidden."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         figure.legend(
@@ -165,7 +165,7 @@ def legend_below(
 
 
 def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progress) -> None:
-    """Write each figure as ``name.svg`` and ``name.png``, and its numbers as ``name.tsv``.
+    """Write each figure to `folder` as ``name.svg`` and ``name.png``, its numbers as ``name.tsv``.
 
     Captions and alternative texts of all figures are listed in ``figures.tsv``.
     """
@@ -182,7 +182,7 @@ def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progre
 
 
 MAX_VECTORS = 1500
-"""Most points that are drawn as vectors; more are drawn as an image inside the SVG."""
+"""Most points of a scatter plot that are drawn as vectors; more are an image inside the SVG."""
 
 _MAX_LISTED = 12
 _MAX_POINTS = 3000
@@ -191,7 +191,11 @@ _MAX_GROUPS = 12
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour and marker; the index of `rows` is each point's row in the plot."""
+    """Points of one colour and marker; the index of `rows` is each point's row in the plot.
+
+    `value` is the column of the points' values. Columns ``low`` and ``high`` hold the intervals;
+    for another `value` column, ``<value>_low`` and ``<value>_high`` do.
+    """
 
     rows: pd.DataFrame
     label: str | None = None
@@ -203,12 +207,15 @@ class Series:
 
     @property
     def values(self) -> pd.Series:
-        """Values of the points as floats."""
+        """Values of the points, from column `value` of `rows`, as floats."""
         return self.rows[self.value].astype(float)
 
     @property
     def ends(self) -> tuple[pd.Series, pd.Series]:
-        """Low and high ends of the intervals; NaN for points without interval or drawn as ticks."""
+        """Low ends and high ends of the points' intervals.
+
+        NaN for a point without interval, and for points drawn as ticks.
+        """
         names = (
             ("low", "high")
             if self.value == "value"
@@ -223,7 +230,10 @@ class Series:
 
 
 def tabulate_estimates(named: Iterable[tuple[str, Any]]) -> pd.DataFrame:
-    """Return a row for each model with a value: ``model``, ``value``, ``low`` and ``high``."""
+    """Tabulate each model with a value: ``model``, ``value``, ``low`` and ``high``.
+
+    `named` holds pairs of a model's name and its values of one metric (`Metric`, or None).
+    """
     columns = ["model", "value", "low", "high"]
     rows = [
         (
@@ -247,9 +257,10 @@ def draw_rows(
     limits: tuple[float | None, float | None] = (None, None),
     total: bool = False,
 ) -> None:
-    """Draw values with their intervals, one labelled row for each item.
+    """Draw the values of `series` with their intervals on `axes`, one row for each of `labels`.
 
-    With `total`, a line sets the last row apart.
+    `reference` is the place and the label of a vertical line, and `limits` bound the x axis. With
+    `total`, a line sets the last row apart.
     """
     for one in series:
         low, high = one.ends
@@ -298,7 +309,10 @@ def _bound(
     marked: list[float],
     limits: tuple[float | None, float | None],
 ) -> None:
-    """Limit the x axis to `limits`, and to near the values: a very wide interval is cut off."""
+    """Limit the x axis to `limits` and to near the values; a very wide interval is cut off.
+
+    The values are all of `series`, and `marked` places such as a vertical line.
+    """
     values = np.concatenate([marked, *(one.values for one in series)])
     widths = pd.concat([one.ends[1] - one.ends[0] for one in series]).dropna()
     values = values[np.isfinite(values)]
@@ -326,7 +340,7 @@ def draw_intervals(
     sides: tuple[str, str] = ("", ""),
     **look: Any,
 ) -> Picture | None:
-    """Draw values with intervals, one row for each label; None if no value is defined.
+    """Draw `series` with their intervals, a row for each label; None if no value is defined.
 
     The caption is `sentence` and `note`; the alternative text is `sentence` and the values. `sides`
     are words above the left and the right end of the axis; `look` is passed on to `draw_rows`.
@@ -367,7 +381,10 @@ def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
 
 
 def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Return at most 3,000 rows to be drawn as points, chosen at random with a fixed seed."""
+    """Return at most 3,000 rows of a table to be drawn as points, chosen at random.
+
+    The seed is fixed: equal tables give equal rows.
+    """
     few = (
         table
         if len(table) <= _MAX_POINTS
@@ -377,7 +394,7 @@ def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def about_thinning(n_shown: int, n_all: int, items: str) -> str:
-    """Say how many points of all are drawn; empty if all are."""
+    """Say how many of all scans or other `items` are drawn as points; empty if all are."""
     return (
         f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random."
         if n_shown < n_all
@@ -386,12 +403,16 @@ def about_thinning(n_shown: int, n_all: int, items: str) -> str:
 
 
 def point_size(n_points: int) -> float:
-    """Return the area of a marker, which shrinks with the number of points."""
+    """Return the area of a marker in a plot of `n_points`, smaller for more points."""
     return float(np.clip(9000 / max(n_points, 1), 8, 34))
 
 
 def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series) -> None:
-    """Draw points with a colour and marker for each of the commonest values, such as sites."""
+    """Draw points at `x` and `y` with a colour and marker for each of the commonest `values`.
+
+    A value is, for example, the site of the point. Rare values share one look, and so do missing
+    ones.
+    """
     counts = values.value_counts()
     names = sorted(counts.index, key=str)
     if len(names) > _MAX_GROUPS:

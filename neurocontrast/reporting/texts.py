@@ -69,7 +69,7 @@ class PermutationResult:
 
 
 def within_text(within_site: bool | None, within_fold: bool | None) -> str:
-    """Name the strata within which labels were exchanged; empty without strata."""
+    """Name the strata within which labels were exchanged, "site and fold"; empty without strata."""
     places = []
     if within_site:
         places.append("site")
@@ -79,7 +79,7 @@ def within_text(within_site: bool | None, within_fold: bool | None) -> str:
 
 
 def permutation_result(files: ResultTables, metric: str | None) -> PermutationResult | None:
-    """Return the permutation test of a metric; None if the metric was not tested."""
+    """Return an evaluation's permutation test of `metric`; None if the metric was not tested."""
     test = files.summary.permutation
     p_value = test.p_values.get(metric or "") if test else None
     if test is None or p_value is None or not test.n:
@@ -163,7 +163,10 @@ def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tu
 
 
 def split_paragraphs(text: str) -> list[tuple[str, str]]:
-    """Split a text at its lines ``## Heading.``, and leave out empty paragraphs."""
+    """Split a text at its lines ``## Heading.`` into pairs of a heading and a paragraph.
+
+    Empty paragraphs are left out; the lines of a paragraph are joined.
+    """
     paragraphs = []
     for paragraph in re.split(r"^\s*## ", text, flags=re.MULTILINE)[1:]:
         heading, _, body = paragraph.partition("\n")
@@ -194,5 +197,5 @@ def _fill(text: str, words: wording.Words, names: Mapping[str, object]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Join lines of a filled template, without blanks before punctuation."""
+    """Join the lines of a text to one line, without blanks before punctuation."""
     return re.sub(r"(?<=\() | (?=[.,;:)])", "", " ".join(text.split()))

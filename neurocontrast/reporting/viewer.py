@@ -31,7 +31,10 @@ _IDENTIFIERS = ("participant_id", "subject_id", "session")
 
 
 def find_embeddings(files: EvaluationFolder) -> Embeddings:
-    """Return the evaluated embeddings, found near the evaluation's folder by name and digest."""
+    """Return the evaluated embeddings, found near the evaluation's folder by name and digest.
+
+    Without such a table, raise ConfigError.
+    """
     made_of = files.summary.embeddings
     for path in files_near(files.folder, made_of.file or "no name"):
         if digest_of_file(path) == made_of.digest:
@@ -44,7 +47,7 @@ def find_embeddings(files: EvaluationFolder) -> Embeddings:
 
 
 def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> str:
-    """Return the page of an embedding, which loads nothing from the network.
+    """Return an HTML page with the evaluated embedding as a scatter plot, which loads no file.
 
     The page holds identifiers, columns and slices of people: it is not to be passed on.
     """
@@ -75,7 +78,10 @@ def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> st
 
 
 def _project(features: npt.NDArray[np.floating]) -> dict[str, npt.NDArray[np.float64]]:
-    """Project standardised features to two principal components, and by UMAP if installed."""
+    """Project the features of scans to two dimensions: title of the projection → points.
+
+    Standardised features are projected on two principal components, and by UMAP if installed.
+    """
     standard = StandardScaler().fit_transform(features.astype(float))
     pca = PCA(min(2, *standard.shape), random_state=0)
     points = np.zeros((len(standard), 2))
@@ -90,7 +96,10 @@ def _project(features: npt.NDArray[np.floating]) -> dict[str, npt.NDArray[np.flo
 
 
 def _with_findings(table: pd.DataFrame, files: EvaluationFolder) -> pd.DataFrame:
-    """Add to each scan its mean prediction, and the percentile of its Mahalanobis distance."""
+    """Return the table of scans with mean predictions and percentiles of Mahalanobis distance.
+
+    A column is added only if the evaluation's tables have its values.
+    """
     for result, source, name in (
         (files.predictions, "y_score", "predicted (mean of repeats)"),
         (files.table("outlyingness"), "mahalanobis_percentile", "percentile of distance"),
@@ -104,9 +113,9 @@ def _with_findings(table: pd.DataFrame, files: EvaluationFolder) -> pd.DataFrame
 
 
 def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return the columns to colour by: all that differ between scans, but identifiers and paths.
+    """Return the columns by which points can be coloured: name → a value for each scan.
 
-    A missing value is None.
+    All columns that differ between scans, but identifiers and paths. A missing value is None.
     """
     columns = {}
     for name in table.columns.drop([*_IDENTIFIERS, "row"], errors="ignore"):
@@ -120,9 +129,10 @@ def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _slices(table: pd.DataFrame, progress: Progress) -> list[str | None]:
-    """Return three slices of each scan as the data URI of a JPEG.
+    """Return three slices of each scan in `table` as the data URI of a JPEG.
 
-    None for a scan that cannot be read, and for scans beyond `MAX_SLICED`.
+    None for a scan that cannot be read. Of more than `MAX_SLICED` scans, rows at equal distances
+    have slices, and all others None.
     """
     paths = table.get("path", pd.Series([None] * len(table)))
     chosen = np.linspace(0, len(table) - 1, min(MAX_SLICED, len(table))).round().astype(int)

@@ -10,7 +10,7 @@ from neurocontrast.reporting.wording import describe_metric, point_estimate
 
 @dataclass(frozen=True)
 class VoicedResult:
-    """Sentences about a metric of samples other than scans, from the templates of their kind."""
+    """Sentences about metric `key` of samples other than scans, from templates of their kind."""
 
     files: EvaluationFolder
     key: str | None
@@ -27,15 +27,15 @@ class VoicedResult:
         )
 
     def sentence(self) -> str:
-        """Say the result in one sentence, for the head of the page."""
+        """Say the evaluation's result in one sentence, for the head of the report's page."""
         return self._write("sentence")
 
     def plain(self) -> str:
-        """Say the whole result without a technical term."""
+        """Say the evaluation's result in sentences without a technical term."""
         return self._write("plain")
 
     def reviewer(self) -> str:
-        """Say the whole result with the details that a reviewer asks for first."""
+        """Say the evaluation's result with the details that a reviewer of methods needs first."""
         return self._write("reviewer")
 
     def data(self) -> str:

@@ -72,7 +72,10 @@ class Words:
         return f"{self.unit}s"
 
     def unit_of(self, recorded: str | None) -> str:
-        """Return the noun for the unit that a bootstrap resampled: `unit` for subjects."""
+        """Return the noun for `recorded`, the unit that a bootstrap resampled.
+
+        The noun is `unit` for subjects, and if no unit was recorded.
+        """
         return self.unit if recorded in (None, "subject") else recorded
 
 
@@ -99,7 +102,7 @@ class Named:
 
     @property
     def name(self) -> str:
-        """Name in a sentence: the short name, or the label where the short name is abbreviated."""
+        """Metric's name in a sentence: the short name, or the label if that is abbreviated."""
         return lower_first(self.label) if "." in self.short else self.short
 
 
@@ -135,13 +138,19 @@ def describe_metric(key: str, words: Words = SCANS) -> Named:
 
 
 def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -> list[str]:
-    """Return the metrics that go into every table, the most important first."""
+    """Return the metrics among `available` that every table has, the most important first.
+
+    Without a leading metric of the `kind` of target, the first three of `available` are returned.
+    """
     names = list(available)
     return [key for key in words.leading.get(kind, ()) if key in names] or names[:3]
 
 
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
-    """Return a metric's value for guessing; None where the value depends on the cohort."""
+    """Return the value of metric `key` that guessing reaches; None if cohorts differ in the value.
+
+    `n_classes` is the number of classes of the target.
+    """
     if n_classes and key in words.guessed:
         return 1 / n_classes
     if key == "top5_accuracy" and n_classes:
@@ -158,7 +167,7 @@ def is_error(key: str) -> bool:
 def point_estimate(values: Any) -> float | None:
     """Return the pooled out-of-fold value of a metric, or the mean over folds if undefined.
 
-    None if both are undefined.
+    `values` is a `Metric`, or None. Returned is None if both are undefined.
     """
     for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
         if value is not None and math.isfinite(value):
@@ -195,7 +204,7 @@ def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> st
 
 
 def estimate_text(value: float, interval: Any, *, digits: int = 2, signed: bool = False) -> str:
-    """Write a value with its interval: "7.21 (6.80 to 7.70)"."""
+    """Write a value with its interval, "7.21 (6.80 to 7.70)"; alone without an interval."""
     ends = interval_text(interval, digits=digits, signed=signed)
     estimate = number_text(value, digits=digits, signed=signed)
     return estimate if ends == DASH else f"{estimate} ({ends})"

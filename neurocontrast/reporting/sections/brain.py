@@ -55,7 +55,7 @@ _UNREADABLE = (OSError, ValueError, EOFError, ImageFileError)
 
 
 def show_brain(files: EvaluationFolder) -> Section | None:
-    """Return the map on the MNI152 template with its largest values, or the ranking of measures.
+    """Return the section of the explanation: slices of the brain map, or the ranking of measures.
 
     None for an evaluation that was not explained.
     """
@@ -82,7 +82,7 @@ def show_brain(files: EvaluationFolder) -> Section | None:
 
 
 def say_colours(explanation: Explanation) -> str:
-    """Explain orange and purple, the two colours of a map."""
+    """Say which prediction the orange and the purple places of an explanation's map speak for."""
     positive = explanation.record.positive
     towards = quoted(positive) if positive else "a higher predicted value"
     orange = f"what is there speaks for {towards}"
@@ -119,7 +119,10 @@ def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
 
 
 def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
-    """Return slices of the map of one group of features: of the network, or of the components."""
+    """Return slices of the brain map of one group of features, ``network`` or ``components``.
+
+    A map that cannot be read is replaced by a remark.
+    """
     assert block.map_path is not None
     try:
         image = read_map(block.map_path)
@@ -130,12 +133,15 @@ def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
 
 
 def _not_shown(path: Path, error: Exception) -> Block:
-    """Say that a map cannot be drawn, and why."""
+    """Return a remark that the brain map at `path` cannot be drawn, with the `error`."""
     return note(f"Not shown: the map {path.name} ({error}). Run “neurocontrast explain” again.")
 
 
 def _ranking(explanation: Explanation) -> list[Block]:
-    """Return the regional measures with the largest shares of the score's differences."""
+    """Return figures, table and a remark on the regional measures with the largest shares.
+
+    A measure's share is that of the differences in score between subjects.
+    """
     needed = ["region", "value", "low", "high"]
     columns = [
         Column("Measure", "region", "heading"),
@@ -169,7 +175,7 @@ def _ranking(explanation: Explanation) -> list[Block]:
 
 @styled
 def _surface(explanation: Explanation) -> Picture | None:
-    """Return the picture of cortical surfaces that `explain` wrote; None without an atlas."""
+    """Return the picture of cortical surfaces that `explain` wrote; None if there is none."""
     path = explanation.map_path.with_name("surface.png")
     if not path.is_file():
         return None
@@ -223,7 +229,8 @@ _SLICES = _View(
 def read_map(path: Path) -> nibabel.Nifti1Image:
     """Read a three-dimensional map, and replace values that are not finite by zero.
 
-    A damaged file raises ValueError, OSError or ImageFileError.
+    A map of zeros alone, or not in three dimensions, raises ValueError. A damaged file raises
+    ValueError, OSError or ImageFileError.
     """
     image = nibabel.funcs.squeeze_image(nibabel.load(path))
     if len(image.shape) != 3:
@@ -235,7 +242,7 @@ def read_map(path: Path) -> nibabel.Nifti1Image:
 
 
 def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
-    """Return a mask of the map's voxels that lie in the brain of the MNI152 template."""
+    """Return a mask on the grid of a map: voxels that lie in the brain of the MNI152 template."""
     from nilearn import datasets
     from nilearn import image as images
 

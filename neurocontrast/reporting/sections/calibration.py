@@ -10,7 +10,7 @@ from neurocontrast.reporting.texts import section
 
 
 def show_calibration(files: EvaluationFolder) -> Section | None:
-    """Return the calibration plot of each class; None without ``calibration.tsv``."""
+    """Return the section with each class's calibration plot; None without ``calibration.tsv``."""
     table = files.table("calibration", "model", "n", "mean_predicted", "observed")
     if table is None:
         return None

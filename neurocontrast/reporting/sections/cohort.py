@@ -10,7 +10,7 @@ from neurocontrast.reporting.wording import capitalise
 
 
 def show_cohort(files: EvaluationFolder) -> Section:
-    """Return the cohort's sizes, the scans left out with reasons, and a table of scans by site."""
+    """Return the section of the cohort: sizes, scans left out with reasons, and scans by site."""
     n = files.summary.n
     counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
     facts = [
@@ -35,10 +35,10 @@ def show_cohort(files: EvaluationFolder) -> Section:
 
 
 def list_steps(files: EvaluationFolder) -> pd.DataFrame | None:
-    """Return the steps by which the evaluated scans were selected; None without ``flow.tsv``.
+    """Tabulate the steps by which the evaluated scans were selected; None without ``flow.tsv``.
 
-    Columns: ``step``, ``n_scans``, ``n_subjects``, ``reason``, and ``left_out`` for steps at which
-    scans left.
+    Columns: ``step``, ``n_scans``, ``n_subjects``, ``reason``, and ``left_out``, which is True for
+    steps at which scans left.
     """
     flow = files.table("flow", "step", "n_scans")
     if flow is None:
@@ -57,7 +57,7 @@ def _label(name: str) -> str:
 
 
 def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
-    """Return the table of steps by which the evaluated scans were selected."""
+    """Lay out `steps`, by which the evaluated scans were selected, as a table of the page."""
     items = files.words.items
     columns = (
         Column("Step", "step", "heading"),
@@ -70,7 +70,7 @@ def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
 
 
 def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
-    """Return the number of scans by site and class, or the target's spread by site."""
+    """Lay out `cohort` as a table: scans by site and class, or a continuous target's spread."""
     site = Column("Site", "site", "heading")
     names = [name for name in cohort.columns if name != "site"]
     if files.kind == "continuous":

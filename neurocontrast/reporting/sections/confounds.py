@@ -27,7 +27,10 @@ _ABSENT = (
 
 
 def show_confounds(files: EvaluationFolder) -> Section:
-    """Return how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
+    """Return the section on how well site, age and sex are predicted from the embedding.
+
+    The OpenBHB score is shown, too, or the reason why there is none.
+    """
     confounds = files.summary.part(Confounds) or Confounds()
     table = column_readings(files)
     readings: Block = note(_ABSENT) if table is None else _table(table)
@@ -44,7 +47,10 @@ def show_confounds(files: EvaluationFolder) -> Section:
 
 
 def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
-    """List how the features were harmonised across sites, and adjusted for columns such as age."""
+    """List how the features were harmonised across sites, and adjusted for columns such as age.
+
+    Returned are pairs of a label and a text.
+    """
     facts = [
         (
             "Harmonisation across sites",
@@ -59,7 +65,10 @@ def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
 
 
 def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
-    """List the OpenBHB score, age error and site accuracy, each with its value without the scan."""
+    """List the OpenBHB score, age error and site accuracy, each with its value without the scan.
+
+    Returned are pairs of a label and a value as text, without values that were not recorded.
+    """
     facts = []
     if openbhb.score is not None:
         score = estimate_text(openbhb.score, openbhb.interval)
@@ -97,7 +106,10 @@ def say_openbhb(confounds: Confounds) -> str:
 
 
 def column_readings(files: EvaluationFolder) -> pd.DataFrame | None:
-    """Return metrics of predicting site, age and so on from the embedding; None if not measured."""
+    """Return metrics of predicting site, age and so on from the embedding; None if not measured.
+
+    The table is ``confounds.tsv``, with a row for each column and metric.
+    """
     return files.table("confounds", "column", "metric", "value")
 
 

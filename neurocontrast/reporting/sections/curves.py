@@ -19,7 +19,7 @@ _AREAS = {"roc": ("auc", "AUC"), "precision_recall": ("average_precision", "aver
 
 
 def show_curves(files: EvaluationFolder) -> Section:
-    """Return the ROC and precision–recall curves, or say why there is none."""
+    """Return the section with ROC and precision–recall curves, or with a remark if none exists."""
     shown = pictures(*(draw_curve(files, curve) for curve in _TITLES))
     why = note("No curve is defined: the predictions are of one class only.")
     return Section("curves", "Discrimination", shown or [why])
@@ -27,7 +27,7 @@ def show_curves(files: EvaluationFolder) -> Section:
 
 @style.styled
 def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
-    """Draw the curve ``roc`` or ``precision_recall`` of baseline and embedding.
+    """Draw the curve ``roc`` or ``precision_recall`` of the embedding and the covariates' baseline.
 
     None if the scans of every repeat are of one class.
     """
@@ -62,9 +62,10 @@ def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
 def _draw_model(
     axes: Axes, files: ResultTables, tested: pd.DataFrame, curve: str, *, model: str
 ) -> list[pd.DataFrame]:
-    """Draw a model's curve of each repeat, and return the points of the curves.
+    """Draw a model's curve of each repeat on `axes`, and return a table of points for each.
 
-    The legend has one label, with the area under the curve of all repeats together.
+    `model` is ``embedding``, or ``baseline`` for the covariates. The legend has one label, with the
+    area under the curve of all repeats together.
     """
     covariates = files.summary.baseline_covariates
     column = "y_score"
@@ -96,7 +97,7 @@ def _draw_model(
 
 
 def _draw_chance(axes: Axes, files: ResultTables, tested: pd.DataFrame, curve: str) -> str:
-    """Draw the level of chance; return a remark for the caption, empty for ROC curves."""
+    """Draw the level of chance on `axes`; return a remark for the caption, empty for ROC curves."""
     if curve == "roc":
         axes.plot([0, 1], [0, 1], label="Chance: 0.50", **style.CHANCE_LINE)
         return ""
@@ -106,9 +107,10 @@ def _draw_chance(axes: Axes, files: ResultTables, tested: pd.DataFrame, curve: s
 
 
 def _points(rows: pd.DataFrame, column: str, positive: str, curve: str) -> list[pd.DataFrame]:
-    """Return the curve of each repeat, all folds together, as columns ``x`` and ``y``.
+    """Return the points of the curve of each repeat, all folds together, as columns ``x``, ``y``.
 
-    A repeat whose tested scans are of one class has no curve.
+    `column` of `rows`, the predictions, holds a model's scores. A repeat whose tested scans are of
+    one class has no curve.
     """
     scored = rows.dropna(subset=[column, "y_true"]) if column in rows else rows.iloc[:0]
     curves = []

@@ -24,7 +24,7 @@ _MAX_NAMED = 120
 
 
 def show_errors(files: EvaluationFolder) -> Section:
-    """Return the figure of the confusion matrix, or of predicted over true values."""
+    """Return the section with the confusion matrix, or with predicted over true values."""
     if files.kind == "continuous":
         return Section("errors", "Predicted and true values", pictures(draw_predicted(files)))
     wide = len(files.classes) > _MAX_CELLS
@@ -107,7 +107,7 @@ def draw_confusion(files: ResultTables) -> style.Picture:
 
 @style.styled
 def draw_predicted(files: ResultTables) -> style.Picture:
-    """Draw predicted over true values with the linear trend, coloured by site."""
+    """Draw predicted over true values of the target, coloured by site, with the linear trend."""
     pooled = pool_repeats(files)
     target = style.plain_label(files.target)
     items = files.words.items

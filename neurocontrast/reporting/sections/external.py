@@ -23,7 +23,7 @@ from neurocontrast.reporting.texts import count_texts, section
 
 
 def show_external(files: EvaluationFolder) -> Section | None:
-    """Return the metrics, curves and sites of the external test set; None without one."""
+    """Return the section of the external test set: metrics, curves and sites; None without one."""
     tested = external_tables(files)
     record = files.summary.part(ExternalTest)
     if tested is None or record is None:
@@ -49,7 +49,11 @@ def show_external(files: EvaluationFolder) -> Section | None:
 
 
 def _draw_predictions(tested: ResultTables) -> list[Block]:
-    """Draw the curves and the confusion matrix of classes, or predicted over true values."""
+    """Return the figures of an external test: curves, and predicted against true values.
+
+    Two classes have curves and a confusion matrix, more classes a confusion matrix, and a
+    continuous target has a plot of predicted over true values.
+    """
     if tested.kind == "continuous":
         return pictures(draw_predicted(tested))
     if tested.kind != "binary":
@@ -60,7 +64,10 @@ def _draw_predictions(tested: ResultTables) -> list[Block]:
 
 
 def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[str, str]]:
-    """List the external test set's file and size, and its subjects whom training had seen."""
+    """List the external test set's file and size, and its subjects whom training had seen.
+
+    Returned are pairs of a label and a text.
+    """
     facts = [
         ("Embeddings", external.file or "not recorded"),
         ("Size", ", ".join(count_texts(external.n)) or "not recorded"),

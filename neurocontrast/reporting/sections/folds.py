@@ -8,13 +8,13 @@ from neurocontrast.reporting.wording import leading_metrics
 
 
 def show_folds(files: EvaluationFolder) -> Section | None:
-    """Return the table of folds; None for one test set."""
+    """Return the section with the table of folds; None for one test set, or without folds."""
     table = None if files.fixed or files.folds.empty else table_folds(files)
     return Section("folds", "Fold by fold", [table]) if table else None
 
 
 def table_folds(files: EvaluationFolder) -> Table:
-    """Return the table of folds: sizes, and the metrics of embedding and baselines."""
+    """Return the table of folds: scans in training and test, metrics of embedding and baselines."""
     folds = files.folds
     penalty = next(
         (name for name in ("C", "alpha") if name in folds and folds[name].notna().any()), ""

@@ -9,7 +9,7 @@ from neurocontrast.reporting.texts import section
 
 
 def show_groups(files: EvaluationFolder) -> Section | None:
-    """Return the metrics by sex and by age band; None without ``groups.tsv``."""
+    """Return the section with metrics by sex and by age band; None without ``groups.tsv``."""
     groups = files.table("groups", "group_by", "group", "n", text=("group_by", "group"))
     if groups is None:
         return None

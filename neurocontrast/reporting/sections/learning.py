@@ -20,7 +20,7 @@ from neurocontrast.reporting.wording import Words, capitalise, leading_metrics, 
 
 
 def show_learning(files: EvaluationFolder) -> Section | None:
-    """Return the learning curve of the headline metric; None if no curve was measured."""
+    """Return the section with the models' learning curves in one metric; None if not measured."""
     curve = files.summary.part(LearningCurve)
     words = files.words
     if curve is None or not curve.metrics:

@@ -22,7 +22,7 @@ _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 
 
 def show_methods(files: EvaluationFolder) -> Section:
-    """Return the paragraphs of a methods section, and the list of references."""
+    """Return the section with a paper's paragraphs on methods, and the list of references."""
     cite = Citations()
     blocks: list[Block] = []
     for heading, paragraph in write_methods(files, cite):
@@ -31,7 +31,10 @@ def show_methods(files: EvaluationFolder) -> Section:
 
 
 def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, str]]:
-    """Return headings and paragraphs of a methods section, from the evaluation's files alone."""
+    """Return headings and paragraphs of a methods section, from the evaluation's files alone.
+
+    `cite` numbers the references that the paragraphs cite.
+    """
     s = files.summary
     shared = {
         "files": files,

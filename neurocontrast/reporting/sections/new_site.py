@@ -72,7 +72,7 @@ _NOTE_ON_BIAS = (
 
 
 def show_new_site(files: EvaluationFolder) -> Section:
-    """Return the result at unseen sites in sentences, figure and table, or why there is none."""
+    """Return the section on unseen sites, with the reason if the result there was not measured."""
     metric = new_site_metric(files)
     if metric is None:
         remark = (
@@ -100,7 +100,7 @@ def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:
 
 
 def new_site_metric(files: EvaluationFolder) -> str | None:
-    """Return the metric that the section is about; None if new sites were not measured."""
+    """Return the metric of the section on unseen sites; None if new sites were not measured."""
     block = files.summary.part(NewSite)
     table = _sites_of(files)
     if block is None or table is None:
@@ -114,9 +114,10 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
 
 
 def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -> Estimate | None:
-    """Return a model's metric over all sites: ``home``, ``unseen`` or another field of `NewSite`.
+    """Return the estimate of a model's metric over all sites that `NewSite` records as `quantity`.
 
-    None where the estimate is absent or has no value.
+    A quantity is ``home`` (the site is known), ``unseen`` or another field. None where the estimate
+    is absent or has no value.
     """
     record = files.summary.part(NewSite)
     if record is None:
@@ -126,7 +127,7 @@ def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -
 
 
 def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return the pooled metric of a constant guess at unseen sites; None if undefined."""
+    """Return the pooled metric that a constant guess reaches at unseen sites; None if undefined."""
     return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
 
 
@@ -148,9 +149,9 @@ def _beside_constant(files: EvaluationFolder, metric: str) -> str:
 
 
 def say_new_site(files: EvaluationFolder) -> str | None:
-    """Compare the metric at unseen sites with known sites, and with chance or a constant guess.
+    """Say how the embedding does at unseen sites beside known sites, and beside guessing.
 
-    None if the metric at unseen sites is undefined.
+    The metric is that of the section. None if the metric is undefined at unseen sites.
     """
     key = new_site_metric(files)
     unseen = _estimate(files, "unseen", "embedding", key) if key else None
@@ -180,14 +181,17 @@ def say_new_site(files: EvaluationFolder) -> str | None:
 
 
 def _shown(estimate: Estimate | None) -> str:
-    """Write an estimate with its interval; empty without a value."""
+    """Write an estimate with its interval, "7.21 (6.80 to 7.70)"; empty without a value."""
     if estimate is None or estimate.value is None:
         return ""
     return estimate_text(estimate.value, (estimate.low, estimate.high))
 
 
 def _grown(files: EvaluationFolder, key: str, home: str) -> str:
-    """Continue a sentence about an error at unseen sites: its ratio to the error at known sites."""
+    """Continue a sentence about an error at unseen sites: its ratio to the error at known sites.
+
+    `home` is the error at known sites in words; empty if not known.
+    """
     at_home = f"{home or 'that'} at sites that it knows"
     ratio = _ratio(files, key)
     if ratio is None or ratio.value is None:
@@ -203,9 +207,9 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
 
 
 def _say_error(files: EvaluationFolder, key: str) -> str:
-    """Say by which factor an error, such as the Brier score, is larger at unseen than known sites.
+    """Say by which factor an error of the embedding is larger at unseen sites than at known sites.
 
-    Empty without an error besides the metric `key`.
+    The error is, for example, the Brier score. Empty without an error besides the metric `key`.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
@@ -220,16 +224,19 @@ def _say_error(files: EvaluationFolder, key: str) -> str:
 
 
 def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return the ratio of the errors at unseen and known sites; None if the metric is no error."""
+    """Return the embedding's error at unseen sites divided by the error at known sites.
+
+    None if `metric` is no error, or the ratio was not measured.
+    """
     return _estimate(files, "ratio", "embedding", metric) if is_error(metric) else None
 
 
 def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
-    """Return a row for each site, the largest first, and a last row for all sites pooled.
+    """Tabulate a metric by site, the largest site first, and of all sites pooled in the last row.
 
     Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias`` and ``spread``; for each model
-    ``<model>_home`` (site known) and ``<model>_unseen``, both with the interval's ends in
-    ``…_low`` and ``…_high``. Absent values are NaN.
+    ``<model>_home`` (site known) and ``<model>_unseen``, both with the interval's ends in ``…_low``
+    and ``…_high``. Absent values are NaN.
     """
     table = _sites_of(files)
     assert table is not None, "needed"
@@ -290,7 +297,10 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
 
 
 def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
-    """Return the metric by site, known and unseen, of embedding, covariates and constant guess."""
+    """Lay out `rows` as a table of the page: a metric by site, known and unseen.
+
+    The models are the embedding, the covariates and, for an error, a constant guess.
+    """
     ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
     grown = _ratio(files, metric)
     if grown is not None:

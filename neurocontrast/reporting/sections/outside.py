@@ -18,13 +18,16 @@ _REFERENCES = {
 
 
 def show_outside(files: EvaluationFolder) -> Section | None:
-    """Return the number of outlying scans by site; None if distances were not measured."""
+    """Return the section with the number of outlying scans by site; None if not measured."""
     blocks = outlyingness_blocks(files)
     return section("outlyingness", blocks) if blocks else None
 
 
 def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
-    """List how many scans are outlying, compared with which scans, and the number due to chance."""
+    """List how many scans are outlying, compared with which scans, and the number due to chance.
+
+    Returned are pairs of a label and a text.
+    """
     n = outlyingness.n or 0
     n_outside = outlyingness.n_outside or 0
     counts = f"{n_outside:,} of {n:,} scans"
@@ -42,7 +45,7 @@ def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
 
 
 def outlyingness_blocks(files: ResultTables, *, title: str = "") -> list[Block]:
-    """Return counts of outlying scans and the table of sites; empty if not measured."""
+    """Return counts of outlying scans below `title`, and a table by site; empty if not measured."""
     block = files.summary.part(Outlyingness)
     if block is None:
         return []

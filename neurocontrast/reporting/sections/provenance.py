@@ -33,7 +33,7 @@ _RECORDED = (
     "simulation",
     "environment",
 )
-"""Keys of ``evaluation.json`` that the section shows."""
+"""Keys of ``evaluation.json`` that the section of provenance shows."""
 
 
 _SKIPPED = (
@@ -49,7 +49,7 @@ _SKIPPED = (
 
 
 def show_provenance(files: EvaluationFolder) -> Section:
-    """Return the records of evaluation, embeddings, pretraining, environment and configuration."""
+    """Return the section of records: evaluation, embeddings, pretraining, environment, settings."""
     content = files.summary.content()
     recorded = {key: content[key] for key in _RECORDED if content.get(key) is not None}
     if "bootstrap" in recorded:
@@ -68,9 +68,9 @@ def show_provenance(files: EvaluationFolder) -> Section:
 
 
 def record_block(title: str, content: Mapping[str, Any]) -> Code:
-    """Return a nested record as text, one line for each value with its dotted name.
+    """Write a nested record as text, one line for each value with its dotted name.
 
-    Lists of people are left out.
+    Keys such as lists of people are left out.
     """
     lines = []
     for name, value in flatten(content):

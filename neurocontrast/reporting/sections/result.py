@@ -44,7 +44,7 @@ from neurocontrast.reporting.wording import (
 
 
 def show_result(files: EvaluationFolder) -> Section:
-    """Return large numbers, sentences, the figure of intervals, and the table of metrics."""
+    """Return the section of the result: large numbers, sentences, a figure and all metrics."""
     result = result_prose(files)
     words = [
         Paragraph(result.plain(), label="In plain words.", role="quote"),
@@ -114,7 +114,7 @@ def _card(
 
 
 def draw_headline(files: EvaluationFolder) -> style.Picture | None:
-    """Draw the headline metric of embedding and baselines; None for a metric without a value."""
+    """Draw the headline metric of embedding and baselines; None if the embedding has no value."""
     key = files.headline
     s = files.summary
     if key is None or point_estimate(files.metrics[key]) is None:
@@ -151,7 +151,7 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
 
 
 def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
-    """Return the table of all metrics: pooled, over folds, and in difference from each baseline."""
+    """Return the table of the embedding's metrics: pooled, over folds, and minus each baseline."""
     s = files.summary
     keys = list(dict.fromkeys([*files.leading, *files.metrics]))
     rows = [_metric_row(files, key) for key in keys]
@@ -191,7 +191,10 @@ def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
 
 
 def _say_all_metrics(files: ResultTables, *, with_folds: bool) -> str:
-    """Return the caption of the table of all metrics."""
+    """Return the caption of the table of all metrics.
+
+    With `with_folds`, the caption explains the numbers below means of folds, too.
+    """
     sentence = (
         f"All metrics, of all tested {files.words.items} at once, with their {files.percent} "
         "intervals."
@@ -205,7 +208,7 @@ def _say_all_metrics(files: ResultTables, *, with_folds: bool) -> str:
 
 
 def _heading(baseline: MeasuredBaseline) -> str:
-    """Return the heading of a baseline's column."""
+    """Return the heading of a baseline's column in the table of metrics, such as "Regions only"."""
     if baseline.beside:
         return capitalise(baseline.name)
     return f"{baseline.name} only".capitalize()
@@ -255,7 +258,7 @@ def _metric_row(files: ResultTables, key: str) -> dict[str, Any]:
 
 
 def say_permutation(files: ResultTables) -> str:
-    """Explain the permutation p-values in the note of the table of metrics."""
+    """Explain the evaluation's permutation p-values, for the note of the table of metrics."""
     test = files.summary.permutation
     assert test is not None, "asked for with a permutation test alone"
     held = within_text(test.within_site, test.within_fold)

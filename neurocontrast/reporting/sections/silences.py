@@ -8,7 +8,7 @@ from neurocontrast.reporting.texts import write_paragraphs
 
 
 def show_silences(files: EvaluationFolder) -> Section:
-    """Return conclusions that a reader must not draw from the report."""
+    """Return the section of conclusions that a reader must not draw from the report."""
     paragraphs = write_paragraphs(
         "silences.j2",
         files,

@@ -24,7 +24,7 @@ _SECOND = {"binary": "balanced_accuracy", "multiclass": "auc", "continuous": "r2
 
 
 def show_sites(files: EvaluationFolder) -> Section | None:
-    """Return forest plots and a table of the sites; None for fewer than two sites."""
+    """Return the section of sites: forest plots and a table; None for fewer than two sites."""
     blocks = site_blocks(files)
     return Section("sites", "Site by site", blocks) if blocks else None
 
@@ -51,7 +51,10 @@ def site_blocks(files: ResultTables) -> list[Block]:
 
 
 def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Picture | None:
-    """Draw a metric by site, and of all sites in the last row; None if undefined at every site."""
+    """Draw a metric at each site, and at all sites in the last row; None if undefined everywhere.
+
+    Both the embedding and the baseline of covariates are drawn.
+    """
     if metric not in sites or sites[metric].isna().all():
         return None
     sources = {

@@ -12,7 +12,7 @@ from neurocontrast.reporting.wording import count_text
 
 
 def show_warnings(files: EvaluationFolder) -> Section:
-    """Return the warnings, or a note that the evaluation raised none."""
+    """Return the section of the evaluation's warnings, with a remark if there are none."""
     warnings = list_warnings(files)
     if not warnings:
         remark = (
@@ -25,7 +25,7 @@ def show_warnings(files: EvaluationFolder) -> Section:
 
 
 def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
-    """Return each warning with its explanation, in the order of the evaluation."""
+    """Return pairs of each warning's message and explanation, in the order of the evaluation."""
     listed = []
     for warning in files.summary.warnings:
         if warning.code not in files.words.unasked:

@@ -41,7 +41,7 @@ def list_errors(files: EvaluationFolder) -> pd.DataFrame:
 
 
 def show_worst(files: EvaluationFolder) -> Section:
-    """Return the table of most confident mistakes, or of largest residuals."""
+    """Return the section with a table of the most confident mistakes, or the largest residuals."""
     errors = list_errors(files)
     continuous = files.kind == "continuous"
     if errors.empty:

@@ -34,7 +34,7 @@ _MAPS = ("gm", "wm", "csf")
 
 @dataclass(frozen=True)
 class TableContent:
-    """Facts of a table that decide which recipe is advised."""
+    """Facts of a table of scans or people, by which `advise` chooses a recipe."""
 
     content: Content
     n_people: int
@@ -155,7 +155,7 @@ class Advice:
 
 
 def advise(table: TableContent) -> Advice:
-    """Choose the recipe by the first rule that holds for a table, and the settings to add."""
+    """Return the recipe of the first of `RULES` that holds for `table`, and settings to add."""
     rule = next(filter(lambda rule: rule.holds(table), RULES))
     settings = []
     if rule.recipe == "tissue_linear" and "wm" not in table.columns:
@@ -182,7 +182,10 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
 
 
 def _content_of(kind: str, columns: frozenset[str]) -> Content:
-    """Tell natural images, measures, tissue maps and brains apart by ``data.kind`` and columns."""
+    """Return the `Content` of a table by `kind`, the setting ``data.kind``, and `columns`.
+
+    A table with a column ``gm`` holds maps of tissue, any other table of scans holds brains.
+    """
     if kind == "images":
         return "images"
     if kind == "measures":

@@ -31,7 +31,11 @@ class UnclearSexError(DataError, ValueError):
 
 @dataclass(frozen=True)
 class UnseenLevels:
-    """Levels (distinct values) of a column that were not in the training table, with their rows."""
+    """Levels (distinct values) of a column that were not in the training table, with their rows.
+
+    Made by `unseen_levels`; false if there are none. `rows` is level → names of rows, and `learned`
+    has the levels of the training table.
+    """
 
     column: str
     rows: dict[str, list[str]]

@@ -87,7 +87,7 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
 
 
 def _trimmed_row(row: _Row, width: int) -> _Row:
-    """Return a row without empty cells beyond the last named column."""
+    """Return `row` with its first `width` cells, or unchanged if any later cell is filled."""
     line, cells = row
     if any(cells[width:]):
         return row
@@ -95,7 +95,10 @@ def _trimmed_row(row: _Row, width: int) -> _Row:
 
 
 def _check_header(header: list[str], line: int, problems: Problems) -> None:
-    """Add a problem for each column without a name, and for each repeated name."""
+    """Add a problem for each column of a table without a name, and for each repeated name.
+
+    `header` has the names of the columns, and `line` is the header's line in the file.
+    """
     for position, name in enumerate(header, start=1):
         n_times = header.count(name)
         if not name:

@@ -102,14 +102,21 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
 
 
 def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iterator[str]:
-    """Yield a note on each column that looks like age, sex or site but is not read as such."""
+    """Yield a note on each column that looks like age, sex or site but is not read as such.
+
+    `written` is the table as text, and `taken` are the meanings that have a column.
+    """
     for kind, columns in look_alikes(written, taken).items():
         for column in columns:
             yield f"column '{column}' is kept as it is; {remedy_of(kind, column)}"
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
-    """Return column → name without codes: ``Sex (1=m, 2=f)`` → ``sex``, for known meanings."""
+    """Return column → name in lower case, without codes: ``Sex (1=m, 2=f)`` → ``sex``.
+
+    Columns of identifiers (`identity`), ages, sexes, sites and diagnoses are renamed, and no
+    others.
+    """
     new_names = {}
     for column in columns:
         if column.lower() in (*identity, *RULES):
@@ -130,20 +137,29 @@ def _kind_of(column: str) -> str:
 
 
 def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
-    """Tell whether no cell of a column named like head volume could be read as a volume."""
+    """Tell whether a column named like head volume has filled cells, but none that is a volume.
+
+    `values` is cell → decoded value or refusal.
+    """
     filled = [value for value in values.values() if value != ""]
     return bool(filled) and not any(isinstance(value, str) for value in filled)
 
 
 def _text(cell: str, value: str | Refusal) -> str:
-    """Return the decoded `value` as text; the undecoded `cell` if refused or missing."""
+    """Return the decoded `value` of a cell; the `cell` as written if refused or missing.
+
+    A value of "" becomes ``n/a``.
+    """
     if isinstance(value, Refusal) or is_missing(cell):
         return cell
     return value or "n/a"
 
 
 def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict[int, Refusal]:
-    """Return row position → `Refusal`, for cells of a column that could not be decoded."""
+    """Return row position → `Refusal`, for the `cells` of a column that could not be decoded.
+
+    `values` is cell → decoded value or refusal.
+    """
     refusals = {}
     for row, cell in enumerate(cells):
         value = values[cell]
@@ -153,7 +169,10 @@ def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict
 
 
 def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
-    """Warn if all known sexes are the same and many are missing: one word may be misread."""
+    """Return a warning if all known `sexes` are the same and many are missing, or no warning.
+
+    One word for a sex may then be misread.
+    """
     counts = Counter(sexes)
     n_people = counts.total()
     n_known = counts["F"] + counts["M"]

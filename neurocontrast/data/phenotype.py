@@ -34,11 +34,12 @@ from neurocontrast.provenance import subject_label
 
 @dataclass
 class Phenotype:
-    """Decoded rows of a table: subject → session → column → cell.
+    """Decoded rows of a table of people, sessions or scans: subject → session → column → cell.
 
-    Cells under the session "" hold for all sessions of the subject.
+    Made by `read_phenotype`. Cells under the session "" hold for all sessions of the subject.
 
-    `notes` say how codes were read; `not_taken` are columns that look like age, sex or site.
+    `notes` say how codes were read; `not_taken` is meaning → columns that look like age, sex or
+    site.
     """
 
     source: str
@@ -141,7 +142,11 @@ class _DecodedColumns(NamedTuple):
 
 
 def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dict[str, str]:
-    """Return meaning → column of a table, by usual names; columns to keep are added by name."""
+    """Return meaning → column for age, sex and the like, by usual names, and for columns to `keep`.
+
+    Columns without any filled cell are left out, but not of `keep`. `source` names the table in
+    errors.
+    """
     filled = filled_columns(table)
     _check_named_once(filled, source)
     columns = {}
@@ -176,9 +181,10 @@ def _check_named_once(columns: Iterable[str], source: str) -> None:
 def _decoded_columns(
     source: str, table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
 ) -> _DecodedColumns:
-    """Decode the columns of a table by the JSON files that describe them.
+    """Decode columns of a table, `columns` as meaning → column, by JSON files and codes in names.
 
-    A description of ``sex`` holds for ``gender`` in a table without a column ``sex``.
+    `described_in` has the JSON files. A description of ``sex`` holds for ``gender`` in a table
+    without a column ``sex``.
     """
     descriptions = read_descriptions(described_in)
     decoded: dict[str, dict[str, str | Refusal]] = {}
@@ -205,7 +211,10 @@ def _decoded_columns(
 
 
 def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
-    """Replace decoded values that seem to be codes for a missing value by refusals."""
+    """Replace decoded values that seem to be codes for a missing value, in `values`, by refusals.
+
+    `values` is written cell → decoded value, and `cells` are all cells of the column.
+    """
     decoded: list[str] = []
     for value in map(values.__getitem__, cells):
         if isinstance(value, str):
@@ -218,7 +227,10 @@ def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal])
 
 @dataclass
 class _Rows:
-    """Rows of a table as they are read, with the line of each person and session."""
+    """Rows of a table of people as `read_phenotype` adds them, with the line of each.
+
+    `line_of` is (person, session) → line of the first row.
+    """
 
     phenotype: Phenotype
     problems: Problems
@@ -232,7 +244,11 @@ class _Rows:
         self.problems.hint(refusal.hint)
 
     def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
-        """Add a row of a person and session; contradictions with earlier rows become problems."""
+        """Add a row's `cells` under `key`, (person, session); contradictions become problems.
+
+        A row contradicts if an earlier row of the key has another value. `line` and `person` are
+        the place in messages.
+        """
         before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
         first = self.line_of.setdefault(key, line)
         for kind, cell in cells.items():

@@ -40,7 +40,7 @@ class Problems:
     hints: list[str] = field(default_factory=list)
 
     def add(self, text: str, *, column: str = "", line: int | None = None, name: str = "") -> None:
-        """Add a problem, with the column, line and name of the row."""
+        """Add a problem to the list: a sentence, and column, line and name of the row if known."""
         self.found.append(Problem(text, column, line, name))
 
     def hint(self, text: str) -> None:
@@ -65,7 +65,7 @@ class Problems:
         self.hints.clear()
 
     def to_text(self, n_shown: int = N_SHOWN) -> str:
-        """Return the problems as lines sorted by line number, at most `n_shown` in full."""
+        """Return the message: problems sorted by line, at most `n_shown` of them, and the hints."""
         ordered = sorted(self.found, key=lambda problem: problem.line or 0)
         n_problems = len(ordered)
         if n_problems == 1 and not self.hints:

@@ -36,7 +36,10 @@ def root_of(paths: Sequence[Path]) -> Path:
 
 
 def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
-    """Return tables of regional measures as a tree of files below `root`; refuse other files."""
+    """Return a `Tree` of the folder `root` that lists only `tables`, of regional measures.
+
+    A file that is no table of regional measures is refused.
+    """
     folders: dict[str, list[str]] = {}
     for table in tables:
         tree = tree_at(table)
@@ -46,9 +49,10 @@ def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
 
 
 def tree_at(root: Path, tables: Sequence[Path] = ()) -> Tree:
-    """List the files of a folder, or of tables of regional measures; refuse other files.
+    """Return a `Tree` of all files below the folder `root`, or of one table of regional measures.
 
-    With `tables`, only these tables below `root` are listed.
+    With `tables`, the tree has only these tables below `root`. A `root` that is any other file is
+    refused.
     """
     if tables:
         return _tree_of_tables(root, tables)

@@ -46,7 +46,7 @@ _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; w
 
 @dataclass(frozen=True)
 class SexColumn:
-    """Column of sexes: for each cell "F", "M", "" if missing, or a `Refusal`.
+    """Result of `read_sexes`: for each cell of a column "F", "M", "" if missing, or a `Refusal`.
 
     `others` are the refused cells, as written, that are among `OTHERS`; `notes` say how codes were
     read.
@@ -148,7 +148,10 @@ def _hint(spellings: Iterable[str]) -> str:
 
 
 def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
-    """Return a note that codes 1 and 2 were read as male and female, if the column has codes."""
+    """Return a note if codes 1 and 2 of a column were read as male and female; empty without codes.
+
+    `readings` is cell → sex or refusal.
+    """
     has_codes = False
     has_words = False
     for cell, reading in readings.items():

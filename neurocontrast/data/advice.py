@@ -147,7 +147,7 @@ class Advice:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Recipe and settings as words to type after ``--config``."""
+        """Words to type after ``--config``: the recipe, and ``--set`` before each setting."""
         words = [self.recipe]
         for setting in self.settings:
             words += ["--set", setting]

@@ -40,7 +40,7 @@ class ImagesInPlace(Protocol):
     image_dtype: np.dtype[Any]
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read the image at `index` into an array of `image_shape` and `image_dtype`."""
+        """Write the image of row `index` into `out`, of `image_shape` and `image_dtype`."""
 
 
 @runtime_checkable

@@ -161,7 +161,10 @@ class Cohort:
         return file.relative_to(self.root).as_posix()
 
     def subject_digests(self) -> list[str]:
-        """Return digests of the subjects' identifiers, sorted to hide the order of the table."""
+        """Return the digests of the distinct subjects' identifiers, in an order of their own.
+
+        Sorted digests hide the order of the table.
+        """
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 
 

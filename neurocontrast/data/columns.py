@@ -196,7 +196,7 @@ def identifier_column(
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message that the table `where` has no `column`, with the columns it does have."""
+    """Return the message that the table `where` has no `column`, with the names of `columns`."""
     names = [str(name) for name in columns if name != "path"]
     return f"{where} has no column '{column}'.{suggestion(column, names)} It has: {one_of(names)}."
 
@@ -241,7 +241,7 @@ def _as_texts(values: object) -> tuple[str, ...]:
 
 
 def _as_choice(choice: object) -> object:
-    """Return a selection as a tuple of text, or as ``{"not": tuple of text}``."""
+    """Return the selection for one column of ``where`` as a tuple of text, or ``{"not": …}``."""
     if not isinstance(choice, Mapping):
         return _as_texts(choice)
     if list(choice) != ["not"]:

@@ -144,7 +144,7 @@ class InPlaceDataset(torch.utils.data.Dataset[Sample]):
     image_dtype: np.dtype[Any]
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read a sample into `out`, of `image_shape` and `image_dtype`."""
+        """Write the sample of row `index` into `out`, of `image_shape` and `image_dtype`."""
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> Sample:

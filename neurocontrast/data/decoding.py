@@ -129,7 +129,10 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return each meaning as a code of itself, for cells that hold a meaning in place of a code."""
+    """Return meaning → meaning for the meanings of `levels`, to look up cells that hold one.
+
+    `levels` is code → meaning; some tables have a meaning in a cell in place of its code.
+    """
     return dict(zip(levels.values(), levels.values(), strict=True))
 
 
@@ -156,10 +159,11 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Replace the code of a sex by the meaning that the column's name or JSON file gives the code.
+    """Return the sex that `codes` (column's name) or `levels` (JSON file) give the code in a cell.
 
-    A code is refused if name and JSON file contradict each other, or if only other codes are
-    explained. `read_sexes` then reads the result.
+    The result is a word for `read_sexes`: F, M or another sex, "" if missing, or the cell itself if
+    nothing is explained. A code is a `Refusal` if name and JSON file contradict each other, or if
+    only other codes are explained.
     """
     if is_missing(cell):
         return ""
@@ -259,8 +263,8 @@ def _is_top_coded(cell: str) -> bool:
 def _unit_of_age(column: str, description: Description) -> str | Refusal:
     """Return the unit of a column of ages: year, month, week or day.
 
-    Without ``Units`` the unit is a year, or a month for ``interview_age``. Unknown units, or units
-    that the words of `description` contradict, are a `Refusal`.
+    Without ``Units`` the unit is a year, or a month for ``interview_age``. Unknown units, and units
+    that contradict the words of `description`, give a `Refusal`.
     """
     usual = "year"
     if base_name(column) == "interview_age":

@@ -182,7 +182,7 @@ class PeopleTables:
             yield f"{below}participants.tsv"
 
     def _rows_of(self, scan: FoundScan) -> Iterator[_Row]:
-        """Yield the tables' rows that apply to a scan, the most specific table first."""
+        """Yield a `_Row` for each row of a table that applies to `scan`, most specific first."""
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
             for cells in table.rows.get(subject_label(scan.path), {}).values():

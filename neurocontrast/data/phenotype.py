@@ -120,7 +120,7 @@ def read_phenotype(
 
 
 def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
-    """Return the cells of a row that have a value, ``subject_id`` in its normal spelling."""
+    """Return the filled `cells` of a row, meaning → value, with ``subject_id`` spelled as usual."""
     filled = {kind: value for kind, value in cells.items() if value}
     if SUBJECT in filled:
         filled[SUBJECT] = subject_label(filled[SUBJECT])

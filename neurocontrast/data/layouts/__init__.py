@@ -183,7 +183,11 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _facts_of_cat12(tree: Tree, folder: str, stem: str) -> dict[str, str]:
-    """Read head size in mL and grade of image quality from CAT12's report on a scan."""
+    """Return ``tiv`` (head size in mL) and ``iqr`` (image quality) from CAT12's report on a scan.
+
+    `folder` has the scan's maps, and `stem` is the name of the scan's file without ending. A value
+    that the report lacks is left out.
+    """
     name = f"cat_{stem}.xml"
     reports = joined_path(folder.rpartition("/")[0], "report")
     report = _text(tree, joined_path(reports, name), joined_path(folder, name))
@@ -222,7 +226,11 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _facts_of_freesurfer(text: str) -> dict[str, str]:
-    """Read head size in mL, and mean Euler number of the surfaces, from text of ``aseg.stats``."""
+    """Return ``tiv`` (head size in mL) and ``euler`` from the `text` of ``aseg.stats``.
+
+    The Euler number is the mean of both hemispheres' surfaces. A value that the text lacks is left
+    out.
+    """
     facts = {}
     volume = _TIV.search(text)
     if volume:
@@ -235,7 +243,7 @@ def _facts_of_freesurfer(text: str) -> dict[str, str]:
 
 
 def _text(tree: Tree, *paths: str) -> str:
-    """Return the text of the first file that exists; "" if none does."""
+    """Return the text of the first of `paths` that is a file of the tree; "" if none is."""
     path = tree.first(*paths)
     if not path:
         return ""

@@ -23,7 +23,10 @@ _REALIGNED_BY_CAT12 = "rsub-"
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Chosen longitudinal stream, positions of its subjects, and a note on the streams left out."""
+    """Chosen longitudinal stream, positions of its subjects, and a note on the streams left out.
+
+    Made by `choose_stream`; the note is "" if no stream is left out.
+    """
 
     stream: str
     rows: list[int]
@@ -74,10 +77,10 @@ def templates_below(tree: Tree) -> set[str]:
 
 
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
-    """Choose one of several longitudinal streams, by name or by a default, among rows of subjects.
+    """Choose one longitudinal stream among `subjects`, by the name `stream` or by a default.
 
-    Without a name the choice is ``cross``, or ``long`` if there are copies registered to a
-    template and no ``cross``.
+    `streams` has the stream of each subject. Without a name the choice is ``cross``, or ``long`` if
+    there are copies registered to a template and no ``cross``.
     """
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
@@ -109,7 +112,10 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
 def scans_of_stream(
     scans: Iterable[FoundScan], stream: str
 ) -> tuple[list[FoundScan], list[FoundScan], str]:
-    """Divide scans into the chosen longitudinal stream and all others; note the others."""
+    """Return the scans of the chosen longitudinal stream, all other scans, and a note on them.
+
+    `stream` is the name by the user, or "" for the default of `choose_stream`.
+    """
     listed = list(scans)
     names = []
     streams = []

@@ -142,7 +142,7 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 
 @functools.lru_cache(maxsize=8)
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
-    """Draw the shares of people, shifts of age, and fractions of patients of all sites."""
+    """Draw the names of all sites, with shares of people, shifts of age, and shares of patients."""
     shares = np.empty(settings.n_sites)
     shifts = np.empty(settings.n_sites)
     odds = np.empty(settings.n_sites)

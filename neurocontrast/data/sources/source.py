@@ -112,7 +112,7 @@ class Source:
         return None
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with another folder for preprocessed samples."""
+        """Return the source with `folder` for preprocessed samples; unchanged if none are kept."""
         del folder
         return self
 
@@ -126,12 +126,15 @@ class Source:
         return self
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with preprocessing learned by reading the training samples."""
+        """Return the source with preprocessing learned by reading the training samples.
+
+        These are the `rows` of `cohort`. The source is returned unchanged if nothing is learned.
+        """
         del cohort, rows, progress
         return self
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
-        """Preprocess the samples that are not yet ready to be read."""
+        """Preprocess the samples of `cohort` that are not yet ready to be read."""
         del cohort, progress
 
     def doubts(self, cohort: Cohort) -> list[str]:
@@ -140,7 +143,10 @@ class Source:
         return []
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Preprocess samples as `make_ready` does; return row → reason for unusable samples."""
+        """Preprocess samples as `make_ready` does; return row → reason for unusable samples.
+
+        Rows are positions in `cohort`.
+        """
         self.make_ready(cohort, progress)
         return {}
 
@@ -154,7 +160,10 @@ class Source:
         return cohort.table
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return size and time of each sample's files, to notice changed files."""
+        """Return size and time of each sample's files, to notice changed files.
+
+        An empty list, the default, notices none.
+        """
         del cohort
         return []
 
@@ -186,7 +195,10 @@ class Source:
         raise NotImplementedError
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return the settings of section ``data`` that a run has fixed, by name."""
+        """Return name → value of the settings of section ``data`` that a trained run has fixed.
+
+        `preprocessing` is the run's record in ``encoder.json``.
+        """
         raise NotImplementedError
 
     def set_up(self, encoder: Encoder) -> None:
@@ -243,7 +255,10 @@ class Source:
         return record
 
     def check_unchanged(self, cohort: Cohort, provenance: Provenance, folder: Path) -> None:
-        """Refuse to resume a run whose files, or views from Python, have changed."""
+        """Refuse to resume a run whose files, or views from Python, have changed since its start.
+
+        `provenance` is the run's record of the files, and `folder` is the run's folder.
+        """
         now = self.record(cohort)
         changed = []
         for kind in self.files(cohort):
@@ -270,7 +285,7 @@ class Source:
 
 
 def _record_of(augment: Transform) -> Any:
-    """Return a description of view transforms for the run's record.
+    """Return a description of view transforms, as JSON, for the run's record.
 
     If a transform cannot be described, such as a lambda, the names of all classes are returned.
     """

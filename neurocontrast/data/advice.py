@@ -138,7 +138,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class Advice:
-    """Recipe to begin with, the reason, and settings that the table needs in addition."""
+    """Result of `advise`: recipe to begin with, the reason, and settings to add for the table."""
 
     recipe: str
     because: str

@@ -29,7 +29,7 @@ class Images(Protocol):
         """Return the number of scans."""
 
     def __getitem__(self, index: int) -> Sample:
-        """Return a sample, ``{"image": Tensor (C, D, H, W), …}``."""
+        """Return the sample of row `index`, ``{"image": Tensor (C, D, H, W), …}``."""
 
 
 @runtime_checkable
@@ -62,7 +62,7 @@ class PairedImages:
         return len(self.first)
 
     def __getitem__(self, index: int) -> Sample:
-        """Return ``{"image": (sample of the first dataset, sample of the second dataset)}``."""
+        """Return both datasets' samples of row `index`, ``{"image": (first, second)}``."""
         return {"image": (self.first[index]["image"], self.second[index]["image"])}
 
 

@@ -45,7 +45,10 @@ class Rows:
     problems: Problems
 
     def refuse(self, column: str, reasons: Mapping[int, str]) -> None:
-        """Add a problem for each refused cell of a column; `reasons` is row position → reason."""
+        """Add a problem for each refused cell of a column.
+
+        `reasons` is row position → reason; line and participant of the row are added.
+        """
         for row, reason in reasons.items():
             name = self.cells["participant_id"].iloc[row]
             line = int(self.cells.index[row])

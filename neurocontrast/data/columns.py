@@ -53,7 +53,10 @@ def _is_number(cell: str) -> bool:
 
 
 def as_age(cell: str) -> float | Refusal:
-    """Return the age in a cell in years, or a `Refusal`; ``89+`` is 89, as BIDS caps ages."""
+    """Return the age in a cell in years, or a `Refusal` for any other cell.
+
+    ``89+`` is 89, as BIDS caps ages.
+    """
     low, high = AGE_LIMITS
     value = number_of(_TOP_CODED.sub(r"\1", cell))
     rule = f"an age is a number of years from {low:g} to {high:g}, or n/a"
@@ -326,7 +329,10 @@ def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
 
 
 class _Levels:
-    """Cells of a column in one spelling, to compare with selected values; missing is ``n/a``."""
+    """Cells of a column in one spelling, to compare with selected values; missing is ``n/a``.
+
+    Made by `matching_rows` and `is_selected`; `of_rows` has the cells.
+    """
 
     def __init__(self, column: str, cells: pd.Series) -> None:
         written = cells.map(lambda cell: _written(column, cell)).reset_index(drop=True)

@@ -188,7 +188,10 @@ def _plain_level(value: str) -> str:
 
 
 def _is_coded(column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]) -> bool:
-    """Tell whether a column has only numbers, explained by neither a JSON file nor its name."""
+    """Tell whether a column of `cells` has only numbers that nothing explains.
+
+    Numbers are explained by `descriptions` of a JSON file, or by codes in the column's name.
+    """
     description = description_of(column, descriptions)
     if description.levels or description.words or codes_in_name(column):
         return False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SampleKind(ABC):
     """Kind of samples that are no brains: settings, reading and checks of the data.
 
-    A package, as `natural`, registers an instance of a subclass in `KINDS`.
+    A package, as `natural`, registers a function in `KINDS` that makes an instance of a subclass.
     """
 
     name: ClassVar[str]

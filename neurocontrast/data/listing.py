@@ -159,7 +159,7 @@ def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
 
 
 def _decode(source: Path) -> str:
-    """Return a file's text; refuse folders, files that are no text, and unknown encodings."""
+    """Return the text of a table's file; refuse folders, other formats, and unknown encodings."""
     if source.is_dir():
         raise DataError(
             f"{source}: this is a folder; give the table, for instance "
@@ -192,7 +192,10 @@ def _decode(source: Path) -> str:
 
 
 def _split(source: Path, text: str) -> list[_Row]:
-    """Split a table's text into rows with line numbers, blank rows included."""
+    """Split the `text` of a table's file into rows of cells with line numbers, blank rows included.
+
+    The ending of `source`, the file, tells whether tabs separate cells, or commas or semicolons.
+    """
     if source.suffix.lower() == ".csv":
         return _rows_of_csv(source, text, _delimiter(source, text))
     # A BIDS cell cannot hold tabs, so a quotation mark never joins cells or lines; spreadsheet
@@ -237,7 +240,10 @@ def _delimiter(source: Path, text: str) -> str:
 
 
 def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
-    """Return the rows of a ``.csv``, each with the number of its first line."""
+    """Return the rows in the `text` of a ``.csv``, each with the number of its first line.
+
+    `source` is the file, for messages; cells are separated by `delimiter`.
+    """
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
     )

@@ -193,7 +193,10 @@ def filled_columns(cells: pd.DataFrame) -> list[str]:
 
 
 def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
-    """Return meaning → columns that look like age, sex or site, for meanings not in `taken`."""
+    """Return meaning → columns of `cells` that look like age, sex or site, by name or content.
+
+    Meanings in `taken`, for which a column is used already, are left out.
+    """
     columns: dict[str, list[str]] = {}
     filled = filled_columns(cells)
     for kind, tokens in _TOKENS.items():

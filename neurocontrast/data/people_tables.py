@@ -71,7 +71,10 @@ class PeopleTables:
     """
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
-        """Return a scan's cells from all tables; contradictory ages or sexes become problems."""
+        """Return a scan's cells from all tables of people; contradictions become problems.
+
+        Ages or sexes contradict if two tables differ, and so do subjects.
+        """
         rows = list(self._rows_of(scan))
         facts = ScanFacts({}, {}, {row.source for row in rows})
         is_specific: dict[str, bool] = {}

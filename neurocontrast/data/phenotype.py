@@ -48,7 +48,10 @@ class Phenotype:
     not_taken: dict[str, list[str]] = field(default_factory=dict)
 
     def label_of(self, scan: FoundScan) -> str:
-        """Return a person's key in `rows`: ``DATASET_SUBJECT`` if in the table, or ``SUBJECT``."""
+        """Return the key in `rows` of a scan's person, for instance ``01``.
+
+        The key is ``DATASET_SUBJECT`` if the table has such a row, or ``SUBJECT``.
+        """
         label = subject_label(scan.person)
         if label in self.rows:
             return label
@@ -128,7 +131,7 @@ def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
 
 
 def _session_of(cell: str) -> str:
-    """Return the session in a cell without ``ses-``; "" for a missing cell."""
+    """Return the session in the cell of a session's column, without ``ses-``; "" if missing."""
     if is_missing(cell):
         return ""
     return cell.removeprefix("ses-")
@@ -237,7 +240,7 @@ class _Rows:
     line_of: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def refuse(self, person: str, column: str, cell: str, refusal: Refusal, line: int) -> None:
-        """Add a problem for a cell that cannot be decoded."""
+        """Add a problem for a cell that cannot be decoded, with the rule and hint of `refusal`."""
         table = self.phenotype.source
         problem = f"{table}, {person}, column '{column}': found {shown(cell)}; {refusal.rule}"
         self.problems.add(problem, line=line)
@@ -264,7 +267,10 @@ class _Rows:
 
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
-    """Return a hint that another column of numbers has "age" in its name; "" if none has."""
+    """Return a hint that a column besides `column` has "age" in its name and holds numbers.
+
+    The hint is "" if no other column has.
+    """
     for name in table.columns:
         words = re.split("[^a-z]+", name.lower())
         if name != column and "age" in words and is_numeric(table[name]):
@@ -273,7 +279,10 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
 
 
 def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list[str]]:
-    """Return the column of identifiers ("" for a table of one subject), and each row's subject."""
+    """Return the name of the column of identifiers, and the subject of each row of `table`.
+
+    The name is "" for a table of one subject, whose rows have no identifiers.
+    """
     if file.subject:
         return "", [subject_label(file.subject)] * len(table)
     column = identifier_column(list(table.columns), source=file.path.name, id_column=file.id_column)
@@ -281,7 +290,10 @@ def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list
 
 
 def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
-    """Return people's identifiers in normal spelling; IXI's numbers become IXI012, as in files."""
+    """Return the subject of each row by `column` of a table, in normal spelling.
+
+    Numbers in a column ``IXI_ID`` become IXI012, as in the names of files.
+    """
     if column.lower() == "ixi_id":
         return list(map(_identifier_of_ixi, table[column]))
     return list(map(subject_label, table[column]))

@@ -11,7 +11,7 @@ N_SHOWN = 20
 
 
 class Problem(NamedTuple):
-    """Problem of a table: text, column, line, and name of the row."""
+    """Problem of a table: sentence, column, line, and name of the row; made by `Problems.add`."""
 
     text: str
     column: str = ""
@@ -44,7 +44,7 @@ class Problems:
         self.found.append(Problem(text, column, line, name))
 
     def hint(self, text: str) -> None:
-        """Add a sentence of advice to the message, unless empty or already there."""
+        """Add a sentence of advice to the end of the message, unless empty or already there."""
         if text and text not in self.hints:
             self.hints.append(text)
 
@@ -90,7 +90,7 @@ def shown(value: object, n_max: int = 60) -> str:
 
 
 def first_names(names: Sequence[str], n_max: int = 5) -> str:
-    """Return the first `n_max` names for a message, and the number of further names."""
+    """Return text with the first `n_max` of `names`, and the number of further names."""
     listed = ", ".join(names[:n_max])
     if len(names) > n_max:
         return f"{listed} and {len(names) - n_max} more"

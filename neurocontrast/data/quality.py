@@ -266,7 +266,10 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
 
 
 def _doubts_about_arrays(findings: Sequence[Finding]) -> list[str]:
-    """Return a warning if ``.npy`` arrays, without orientation, are among NIfTI images."""
+    """Return a warning if some scans are ``.npy`` arrays, without orientation, and others NIfTI.
+
+    The list is empty without a warning; `findings` are of all scans.
+    """
     headers = [finding.header for finding in findings if finding.header]
     n_arrays = sum(header.spacing_mm is None for header in headers)
     n_nifti = len(headers) - n_arrays

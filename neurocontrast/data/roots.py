@@ -18,7 +18,10 @@ _OF_PEOPLE = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def root_of(paths: Sequence[Path]) -> Path:
-    """Return the only path given to `index`, or the common folder of several tables of measures."""
+    """Return the only path of `paths`, or the common folder of several tables of measures.
+
+    `paths` are given to `index`. Several folders, or a table given twice, are refused.
+    """
     if not paths:
         raise ConfigError("root: missing. Give a folder of scans, or tables of regional measures.")
     if len(paths) == 1:

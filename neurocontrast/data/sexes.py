@@ -119,7 +119,10 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
 
 
 def _reading(word: str, words: frozenset[str]) -> str | Refusal:
-    """Return the sex that a word means in a column with other `words`, or a `Refusal`."""
+    """Return the sex that `word` means in a column with `words`, "F" or "M", or a `Refusal`.
+
+    The other words of the column can make a letter clear or unclear.
+    """
     if number_of(word) is not None:
         return _of_code(word, words)
     if _PARTNERS.get(word) not in words and words & _DOUBTFUL.get(word, frozenset()):
@@ -132,7 +135,10 @@ def _reading(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
-    """Return the sex of a code 1 or 2, or a `Refusal` if the column has further numbers."""
+    """Return the sex of a code 1 or 2, or a `Refusal` if the column has further numbers.
+
+    `word` is the code as text, and `words` are all words of the column.
+    """
     numbers = set(map(number_of, words)) - {None}
     if numbers <= set(CODES):
         return as_sex(word)
@@ -142,7 +148,10 @@ def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _hint(spellings: Iterable[str]) -> str:
-    """Return advice for a column with a letter that can begin words for either sex."""
+    """Return advice for a column whose letters can begin words for either sex.
+
+    `spellings` are the distinct cells of the column.
+    """
     shown = one_of(sorted(spellings))
     return f"The column has {shown}, and letters can begin several words. {REMEDY}"
 

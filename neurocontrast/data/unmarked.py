@@ -58,7 +58,10 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
 
 
 def _is_code_among_words(cell: str) -> bool:
-    """Tell whether a number in a column of words is a code for a missing value, as -9 or 999."""
+    """Tell whether a number in a column of words is a code for a missing value, as -9 or 999.
+
+    A `cell` that is no number is no code.
+    """
     return number_of(cell) in _BELOW_0 | _HIGH
 
 

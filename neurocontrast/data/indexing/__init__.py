@@ -90,7 +90,7 @@ def index_scans(
 
 
 def _refuse_problems(problems: Problems) -> None:
-    """Raise an error for scans with problems, naming the flag that leaves them out."""
+    """Raise a `DataError` if any scan has a problem, with the flag that leaves such scans out."""
     if problems.found:
         problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
@@ -107,7 +107,10 @@ def _add_sources(
 
 
 def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
-    """Refuse a folder whose scans were all left out, with an example of the reasons."""
+    """Refuse a folder of which `table` has no scan, since all were left out, with an example.
+
+    The example is a scan left out, with the reason, in `index`.
+    """
     if not table.empty:
         return
     example, reason = index.left_out[0]

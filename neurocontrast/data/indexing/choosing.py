@@ -138,7 +138,7 @@ def _no_scan(tree: Tree, layout: str) -> DataError:
 
 
 def _preferred(layouts: Sequence[str]) -> str:
-    """Return the layout preferred among several, BIDS first, FreeSurfer last; "" if undecided."""
+    """Return the one of `layouts` to prefer: BIDS first, FreeSurfer last; "" if undecided."""
     if "bids" in layouts:
         return "bids"
     if len(layouts) == 1:
@@ -150,7 +150,10 @@ def _preferred(layouts: Sequence[str]) -> str:
 
 
 def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
-    """Return a note on derived images in BIDS' raw folders that no layout has taken."""
+    """Return a note on derived images in BIDS' raw folders that no layout has taken.
+
+    `images` is layout → scans; the list is empty without such images.
+    """
     paths = set(derived_among_raw(tree))
     for scans in images.values():
         for scan in scans:
@@ -268,7 +271,10 @@ def add_unread(root: Path, index: Index, problems: Problems) -> None:
 
 
 def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
-    """Return the people in tables of measures as scans without image, unreadable people last."""
+    """Return a scan without image for each person in tables of measures.
+
+    People whose measures could not be read are last.
+    """
     scans = []
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):

@@ -67,7 +67,7 @@ def _n_words(name: str) -> int:
 
 
 def derived_among_raw(tree: Tree) -> list[str]:
-    """Return images in BIDS' folders of raw images that are named as derived (desc-, space-)."""
+    """Return paths in BIDS' folders of raw images whose names say derived (desc-, space-)."""
     paths = []
     for path, _, _ in tree.matching(_BIDS, _RAW_T1W):
         _, _, entities = identity_of(path.rpartition("/")[2])
@@ -119,7 +119,7 @@ def caps(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _tissues_of_caps(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the modulated grey-matter maps of Clinica, with the maps of other tissues."""
+    """Yield the modulated grey-matter maps of Clinica, each with the maps of other tissues."""
     folder = rf"{_CAPS}/t1/spm/segmentation/normalized_space"
     name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"
     for path, _, _ in tree.matching(folder, name):

@@ -47,7 +47,10 @@ def stream_of(name: str, *, is_template: bool = False) -> str:
 
 
 def streams_of(subjects: Sequence[str]) -> list[str]:
-    """Return each subject's longitudinal stream; B is a template if ``A.long.B`` is a subject."""
+    """Return the longitudinal stream of each of `subjects`: ``cross``, ``long`` or ``base``.
+
+    A subject B is a template, of the stream ``base``, if ``A.long.B`` is a subject.
+    """
     averages = set()
     for name in subjects:
         averages.add(name.partition(MARK)[2])
@@ -64,7 +67,10 @@ def scan_of_stream(name: str) -> str:
 
 
 def templates_below(tree: Tree) -> set[str]:
-    """Return the folders of templates of FreeSurfer's longitudinal stream, whatever their names."""
+    """Return the folders in `tree` of FreeSurfer's templates, averages of a person's scans.
+
+    A template's folder has a file ``base-tps``, or is B of a longitudinal copy ``A.long.B``.
+    """
     folders = set()
     for folder, names in tree.folders.items():
         if _TIME_POINTS in names:

@@ -148,7 +148,11 @@ def _displacement_of_sex(person: Person, anatomy: Anatomy) -> Array:
 def _strip(
     brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Imitate skull-stripping: return the image, and a mask of kept voxels in `anatomy.brain`."""
+    """Imitate skull-stripping of `brain`: return the image, and a mask (n,) of kept voxels.
+
+    The mask is over the voxels of `anatomy.brain`. Signals are relative to white matter; `scanner`
+    has the signal added to fluid, and the distance of the cut from the brain's border.
+    """
     mask = brain > _BORDER
     darkness = np.clip(1.0 - brain / np.float32(GREY), 0.0, 1.0) * mask
     with_fluid = brain + np.float32(scanner.fluid) * darkness

@@ -165,7 +165,7 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
-    """Draw person number `index` (from 0), independently of all other people."""
+    """Draw person number `index` (from 0) of a simulated cohort, independently of other people."""
     sites = draw_sites(settings)
     # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's
     # place is fixed.

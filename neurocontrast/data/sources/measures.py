@@ -196,13 +196,16 @@ class RegionalMeasures(Source):
         return replace(standardised, learned=values[list(rows)])
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Return row → reason, for people who lack too many measures."""
+        """Return row → reason, for people of `cohort` who lack too many measures."""
         del progress
         assert cohort.measures is not None
         return with_damage(cohort, self.known.lacking(cohort.measures.values))
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason, for people who lack more measures than a new run would allow."""
+        """Return row → reason, for people who lack more measures than a new run would allow.
+
+        See `unlearnable_at`; the validation fraction is the setting of `data`.
+        """
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
@@ -227,7 +230,10 @@ class RegionalMeasures(Source):
         return with_damage(cohort, reasons)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's standardisation; `data` may change `max_missing`."""
+        """Return the source with a trained run's standardisation, as stated in `samples`.
+
+        `max_missing` of `data` takes the place of the run's, if the user has set another.
+        """
         learned = MeasuresContract.from_json(samples.preprocessing.content())
         allowed = self.data.max_missing
         if "max_missing" not in self.data.model_fields_set or allowed == learned.max_missing:
@@ -244,7 +250,7 @@ class RegionalMeasures(Source):
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
     def contract(self) -> Samples:
-        """Return names and standardisation of the measures, for ``encoder.json``."""
+        """Return names and standardisation of the measures, for a run's ``encoder.json``."""
         return Samples(preprocessing=PreprocessingRecord.model_validate(self.known.as_json()))
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:

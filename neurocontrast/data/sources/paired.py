@@ -80,7 +80,10 @@ class PairedBrains(BrainVolumes):
             )
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's preprocessing of scans and of measures."""
+        """Return the source with a trained run's preprocessing of scans and of measures.
+
+        `samples` is the description in the run's ``encoder.json``.
+        """
         second = self.second.as_in_run(
             Samples(preprocessing=samples.preprocessing_2 or PreprocessingRecord())
         )

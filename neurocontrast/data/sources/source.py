@@ -80,7 +80,7 @@ class Source:
 
     @property
     def skips(self) -> bool:
-        """Whether samples that cannot be read are left out."""
+        """Whether samples that cannot be read are left out, by ``data.skip_unreadable``."""
         return bool(getattr(self.data, "skip_unreadable", False))
 
     @property
@@ -151,7 +151,10 @@ class Source:
         return {}
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason for samples that training cannot use, judged by the table alone."""
+        """Return row → reason for samples that training cannot use, judged by the table alone.
+
+        `seed` is of the split of `cohort` into training and validation.
+        """
         del cohort, seed
         return {}
 
@@ -184,7 +187,7 @@ class Source:
         raise NotImplementedError
 
     def contract(self) -> Samples:
-        """Return the description of the preprocessing, for ``encoder.json``."""
+        """Return the description of the samples' preprocessing, for a run's ``encoder.json``."""
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:
@@ -217,7 +220,10 @@ class Source:
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return an object that makes two views, by section ``augment`` or Python transforms."""
+        """Return an object that makes two views of a batch by section ``augment``.
+
+        The object applies `built_in_views`, or the transform from Python if the section says so.
+        """
         if augment.transforms is None:
             transform = self.built_in_views(augment)
         elif self.augment is not None:
@@ -285,7 +291,7 @@ class Source:
 
 
 def _record_of(augment: Transform) -> Any:
-    """Return a description of view transforms, as JSON, for the run's record.
+    """Return a description of the view transforms `augment`, for the run's ``provenance.json``.
 
     If a transform cannot be described, such as a lambda, the names of all classes are returned.
     """
@@ -312,7 +318,10 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:
-    """Return a cohort whose rows are all samples of the wanted kind; refuse any other cohort."""
+    """Return `cohort` if all its rows are samples of the kind `wanted`; refuse any other cohort.
+
+    `wanted` is a value of the setting ``data.kind``.
+    """
     samples = "scans of brains"
     wanted_address = ADDRESSES.find(wanted)
     if wanted_address is not None:

@@ -66,7 +66,7 @@ class BrainVolumes(Source):
 
     @property
     def cache(self) -> VolumeCache:
-        """Cache of preprocessed volumes on disk."""
+        """Cache on disk of the volumes that `transforms` make, in the folder by `data`."""
         data = self.data
         return VolumeCache(
             data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared
@@ -175,7 +175,7 @@ class BrainVolumes(Source):
         return settings
 
     def contract(self) -> Samples:
-        """Return preprocessing, precision and channels of images, for ``encoder.json``."""
+        """Return preprocessing, precision and channels of images, for a run's ``encoder.json``."""
         return Samples(
             preprocessing=PreprocessingRecord.model_validate(self.transforms.contract()),
             cache_dtype=self.cache_dtype,
@@ -310,7 +310,7 @@ def _rows_of_paths(frame: pd.DataFrame, channels: tuple[str, ...]) -> list[tuple
 
 
 def _files_of_scan(scan: Any) -> tuple[Any, ...]:
-    """Return the files of a scan as a tuple with one file for each channel."""
+    """Return `scan`, one file or a list with a file for each channel, as a tuple."""
     if isinstance(scan, list | tuple | np.ndarray):
         return tuple(scan)
     return (scan,)

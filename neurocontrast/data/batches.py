@@ -26,7 +26,7 @@ class Images(Protocol):
     """Interface of datasets that are read in batches, such as `CohortDataset`."""
 
     def __len__(self) -> int:
-        """Return the number of scans."""
+        """Return the number of scans in the dataset."""
 
     def __getitem__(self, index: int) -> Sample:
         """Return the sample of row `index`, ``{"image": Tensor (C, D, H, W), …}``."""

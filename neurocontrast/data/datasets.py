@@ -103,7 +103,7 @@ class CohortDataset(Dataset):
 
     @classmethod
     def from_cache(cls, cohort: Cohort, cache: VolumeCache) -> CohortDataset:
-        """Return a dataset of the preprocessed volumes in a cache, without any later transform."""
+        """Return a dataset of volumes as `cache` keeps them, without any later transform."""
         dataset = cls(cohort, Compose([]))
         dataset._keep_in(cache)
         return dataset

@@ -69,8 +69,9 @@ def visits_of_people(
 ) -> list[list[str]]:
     """Return groups of participants whose names differ only in a visit, as S01_v1 and S01_v2.
 
-    Names that end in ``_ses-…`` are always visits. Other names are no visits in a group of more
-    than 12, or if many groups would be of a person with two sexes.
+    Each group has the sorted names of one person. Names that end in ``_ses-…`` are always visits.
+    Other names are no visits in a group of more than 12, or if many groups would be of a person
+    with two sexes.
 
     Parameters
     ----------

@@ -73,7 +73,8 @@ class PeopleTables:
     def facts_of(self, scan: FoundScan) -> ScanFacts:
         """Return a scan's cells from all tables of people; contradictions become problems.
 
-        Ages or sexes contradict if two tables differ, and so do subjects.
+        Sexes and subjects contradict if two tables differ, and ages if two tables of one kind are
+        more than `MAX_AGE_DIFFERENCE` apart.
         """
         rows = list(self._rows_of(scan))
         facts = ScanFacts({}, {}, {row.source for row in rows})

@@ -54,7 +54,7 @@ class Problems:
             raise DataError(self.to_text())
 
     def pass_on(self, collected: "Problems | None") -> None:
-        """Move problems and hints to `collected`; if None, raise a `DataError` for any problem."""
+        """Move all problems and hints to `collected`; if None, raise a `DataError` for any."""
         if collected is None:
             self.raise_if_any()
             return

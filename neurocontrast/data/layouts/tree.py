@@ -243,7 +243,7 @@ class FoundScan:
 
     @property
     def person(self) -> str:
-        """Label of the subject, after the data set's name if the root folder holds several."""
+        """Label of the subject, after the name of the data set if the root folder holds several."""
         name = self.subject
         if self.dataset:
             name = f"{self.dataset}_{self.subject}"

@@ -41,7 +41,10 @@ def address_of(path: str) -> Address | None:
 
 
 class SampleFinder:
-    """Check samples by their addresses, opening each file of samples once."""
+    """Check of samples by their addresses, which opens each file of samples once.
+
+    One finder serves all rows of a table.
+    """
 
     def __init__(self) -> None:
         self._finders: dict[str, Callable[[str], str]] = {}

@@ -34,7 +34,10 @@ _MAPS = ("gm", "wm", "csf")
 
 @dataclass(frozen=True)
 class TableContent:
-    """Facts of a table of scans or people, by which `advise` chooses a recipe."""
+    """Facts of a table of scans or people, by which `advise` chooses a recipe.
+
+    Made by `recipe_for` from the table of a cohort.
+    """
 
     content: Content
     n_people: int

@@ -290,7 +290,7 @@ class VolumeCache:
         return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Preprocess a scan and write its cache file; return the scan, and whether or why not.
+        """Preprocess a scan and write its cache file; return the scan, and success or a reason.
 
         The second value is True for a written file, False for a read-only folder, and the text of
         the `DataError` for a scan that cannot be preprocessed.
@@ -349,7 +349,8 @@ class VolumeCache:
     def _keep(self, scan: ScanFiles, entry: Entry) -> bool:
         """Write `entry` as the cache file of `scan`, whole or not at all; return whether written.
 
-        The result is False for a read-only folder; a full disk raises an error.
+        The result is False for a read-only or removed folder; any other fault of the disk is
+        raised.
         """
         path = self._entry_path(scan)
         metadata = {"about": self._identity(path, entry.source), "crc32": checksum(entry.parts)}
@@ -367,7 +368,7 @@ class VolumeCache:
         return True
 
     def _make_folder(self) -> int:
-        """Make the cache's folder, if absent, and return its permission bits, as an integer.
+        """Make the cache's folder, if absent; return permission bits for the folder and its files.
 
         The bits are the ones of the folder above, plus all rights for the owner and without the
         right of all users to write.
@@ -404,7 +405,7 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False if `error` means a read-only or removed cache folder; raise any other.
+        """Return False if `error` means a read-only or removed cache folder; raise other errors.
 
         A full disk is raised as `CacheFullError`, and any other error as `DataError`.
         """

@@ -325,7 +325,7 @@ def _problem_of_image(path: str, finder: SampleFinder) -> str:
 
 
 def _hint_for_absent(path: str) -> str:
-    """Return a question that names a file like the absent `path`; "" if there is none.
+    """Return a question that names an existing file like the absent `path`; "" if there is none.
 
     The file has the same name with ``.gz``, or without.
     """

@@ -161,9 +161,9 @@ class Cohort:
         return file.relative_to(self.root).as_posix()
 
     def subject_digests(self) -> list[str]:
-        """Return the digests of the distinct subjects' identifiers, in an order of their own.
+        """Return the sorted digests of the distinct subjects' identifiers.
 
-        Sorted digests hide the order of the table.
+        Sorting hides the order of the table.
         """
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 

@@ -12,7 +12,10 @@ from neurocontrast.reading import read_json
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a column in a JSON file: unit, code → meaning (levels), and free text."""
+    """Description of a column in a JSON file: unit, code → meaning (levels), and free text.
+
+    Made by `read_descriptions`; all parts are empty if the file does not state them.
+    """
 
     units: str = ""
     levels: Mapping[str, str] = field(default_factory=dict)

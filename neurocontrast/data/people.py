@@ -52,8 +52,9 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 class PeopleTable:
     """Table of people as text, with decoded ages, sexes, sites, diagnoses and head volumes.
 
-    `cells` are indexed by the line in the file; decoded columns have names in lower case. `refused`
-    has, for each column, the row positions of cells that cannot be decoded and stay as written.
+    Made by `read_people`. `cells` are indexed by the line in the file; decoded columns have names
+    in lower case. `refused` has, for each column, the row positions of cells that cannot be decoded
+    and stay as written.
     """
 
     cells: pd.DataFrame

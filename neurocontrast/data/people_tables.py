@@ -27,7 +27,7 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Row of a table that applies to a scan.
+    """Cells of a row of a table that applies to a scan, and the table's name (`source`).
 
     `is_specific` is True for a row of the scan's session, and False for a row of the person.
     """

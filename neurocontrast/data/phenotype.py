@@ -138,7 +138,10 @@ def _session_of(cell: str) -> str:
 
 
 class _DecodedColumns(NamedTuple):
-    """Decoded columns: meaning (as age) → written cell → value or refusal; and notes on codes."""
+    """Decoded columns: meaning (as age) → written cell → value or refusal; and notes on codes.
+
+    Made by `_decoded_columns`; the notes say how codes were read.
+    """
 
     values: dict[str, dict[str, str | Refusal]]
     notes: tuple[str, ...]

@@ -93,10 +93,9 @@ def _check_people(
     problems: Problems,
     notes: list[str],
 ) -> None:
-    """Add to `problems` scans whose names differ only in a visit, and to `notes` two sexes.
+    """Add problems on names that differ only in a visit, and notes on subjects with two sexes.
 
-    The two sexes are of one subject. `subject_of` is participant → subject; a participant who is
-    absent there is a subject.
+    `subject_of` is participant → subject; a participant who is absent there is a subject.
     """
     subjects = []
     sexes = []

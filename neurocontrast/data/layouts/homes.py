@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True)
 class HomeChoice:
-    """Result of `choose_homes`: the chosen ones among subjects of one name in several folders.
+    """Result of `choose_homes`: the subjects to keep, and data sets for the subjects' names.
 
     `rows` are positions of the chosen subjects; `datasets` has, for each, the name of the data set
     to put in front of the subject's name, or "".

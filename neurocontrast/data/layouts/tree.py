@@ -15,7 +15,7 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 
 @dataclass(frozen=True)
 class Tree:
-    """Folder with the names of all files below, at any depth."""
+    """Folder with the names of all files below, at any depth; made by `read_tree`."""
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)

@@ -33,7 +33,10 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class RandomField:
-    """Gaussian random fields of unit variance, drawn at control points for any voxel size."""
+    """Gaussian random fields of unit variance, drawn at control points for any voxel size.
+
+    `Anatomy` has one field for folding, and one for smooth displacements.
+    """
 
     splines: tuple[Array, ...]
     """Cubic B-spline bases along the three axes, each of shape (n_voxels, n_controls)."""
@@ -57,7 +60,8 @@ class RandomField:
 class Anatomy:
     """Templates and maps of effects on a voxel grid, for the simulation of brains.
 
-    Unless a shape is stated, a map is a flat array with a value for each voxel of `brain`.
+    Made by `load_anatomy`. Unless a shape is stated, a map is a flat array with a value for each
+    voxel of `brain`.
     """
 
     spacing_mm: float

@@ -204,7 +204,7 @@ class RegionalMeasures(Source):
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
         """Return row → reason, for people who lack more measures than a new run would allow.
 
-        See `unlearnable_at`; the validation fraction is the setting of `data`.
+        The training people are found with ``data.val_fraction`` and `seed`; see `unlearnable_at`.
         """
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 

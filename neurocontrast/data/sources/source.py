@@ -120,8 +120,8 @@ class Source:
         """Return the source with the preprocessing on which a network's input size depends.
 
         Preprocessing that must be learned, such as a standardisation, is learned from the training
-        `rows` of `cohort`. Without a cohort a new run is refused, at once or when its input size is
-        asked for.
+        `rows` of `cohort`. Without a cohort such a run is refused, at once or when its input size
+        is asked for.
         """
         del cohort, rows
         return self

@@ -66,7 +66,7 @@ class BrainVolumes(Source):
 
     @property
     def cache(self) -> VolumeCache:
-        """Cache on disk of the volumes that `transforms` make, in the folder by `data`."""
+        """Cache on disk of the volumes that `transforms` make, in the folder ``data.cache_dir``."""
         data = self.data
         return VolumeCache(
             data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared

@@ -15,7 +15,10 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 
 @dataclass(frozen=True)
 class Tree:
-    """Folder with the names of all files below, at any depth; made by `read_tree`."""
+    """Folder with the names of all files below, at any depth.
+
+    `read_tree` makes a tree of a folder, and `tree_at` also one of tables of measures alone.
+    """
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)

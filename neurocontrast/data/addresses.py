@@ -10,7 +10,11 @@ from neurocontrast.registry import Registry
 
 @dataclass(frozen=True)
 class Address:
-    """Form of the addresses of one kind of samples, and a check of the sample at an address."""
+    """Form of the addresses of one kind of samples, such as ``images.npy#17``, with a check.
+
+    The check tells whether the sample at an address can be used. A kind whose samples lie many in a
+    file registers one form in `ADDRESSES`.
+    """
 
     kind: str
     """Kind of the samples, as the setting ``data.kind`` names the kind."""
@@ -29,7 +33,7 @@ ADDRESSES: Registry[Address] = Registry()
 
 
 def address_of(path: str) -> Address | None:
-    """Return the form of address that a path has; None for the path of a scan's own file."""
+    """Return the entry of `ADDRESSES` that a table's `path` fits; None for the path of a scan."""
     for address in ADDRESSES.entries():
         if address.matches(path):
             return address
@@ -37,13 +41,19 @@ def address_of(path: str) -> Address | None:
 
 
 class SampleFinder:
-    """Check samples by their addresses, opening each file of samples once."""
+    """Check of samples by their addresses, which opens each file of samples once.
+
+    One finder serves all rows of a table.
+    """
 
     def __init__(self) -> None:
         self._finders: dict[str, Callable[[str], str]] = {}
 
     def problem_of(self, path: str, address: Address) -> str:
-        """Return why the sample at an address cannot be used; "" for a usable sample."""
+        """Return why the sample at `path` cannot be used; "" for a usable sample.
+
+        `address` is the form of the path, as `address_of` returns.
+        """
         if address.kind not in self._finders:
             self._finders[address.kind] = address.new_finder()
         return self._finders[address.kind](path)

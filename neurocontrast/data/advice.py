@@ -34,7 +34,10 @@ _MAPS = ("gm", "wm", "csf")
 
 @dataclass(frozen=True)
 class TableContent:
-    """Facts of a table that decide which recipe is advised."""
+    """Facts of a table of scans or people, by which `advise` chooses a recipe.
+
+    Made by `recipe_for` from the table of a cohort.
+    """
 
     content: Content
     n_people: int
@@ -138,7 +141,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class Advice:
-    """Recipe to begin with, the reason, and settings that the table needs in addition."""
+    """Result of `advise`: recipe to begin with, the reason, and settings to add for the table."""
 
     recipe: str
     because: str
@@ -147,7 +150,7 @@ class Advice:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Recipe and settings as words to type after ``--config``."""
+        """Words to type after ``--config``: the recipe, and ``--set`` before each setting."""
         words = [self.recipe]
         for setting in self.settings:
             words += ["--set", setting]
@@ -155,7 +158,7 @@ class Advice:
 
 
 def advise(table: TableContent) -> Advice:
-    """Choose the recipe by the first rule that holds for a table, and the settings to add."""
+    """Return the recipe of the first of `RULES` that holds for `table`, and settings to add."""
     rule = next(filter(lambda rule: rule.holds(table), RULES))
     settings = []
     if rule.recipe == "tissue_linear" and "wm" not in table.columns:
@@ -182,7 +185,10 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
 
 
 def _content_of(kind: str, columns: frozenset[str]) -> Content:
-    """Tell natural images, measures, tissue maps and brains apart by ``data.kind`` and columns."""
+    """Return the `Content` of a table by `kind`, the setting ``data.kind``, and `columns`.
+
+    A table with a column ``gm`` holds maps of tissue, any other table of scans holds brains.
+    """
     if kind == "images":
         return "images"
     if kind == "measures":

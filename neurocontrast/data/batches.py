@@ -26,10 +26,10 @@ class Images(Protocol):
     """Interface of datasets that are read in batches, such as `CohortDataset`."""
 
     def __len__(self) -> int:
-        """Return the number of scans."""
+        """Return the number of scans in the dataset."""
 
     def __getitem__(self, index: int) -> Sample:
-        """Return a sample, ``{"image": Tensor (C, D, H, W), …}``."""
+        """Return the sample of row `index`, ``{"image": Tensor (C, D, H, W), …}``."""
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ class ImagesInPlace(Protocol):
     image_dtype: np.dtype[Any]
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read the image at `index` into an array of `image_shape` and `image_dtype`."""
+        """Write the image of row `index` into `out`, of `image_shape` and `image_dtype`."""
 
 
 @runtime_checkable
@@ -48,7 +48,7 @@ class ImagesInMemory(Protocol):
     """Interface of datasets that are in memory, such as regional measures, and need no reading."""
 
     def batch(self, rows: Sequence[int]) -> npt.NDArray[Any]:
-        """Return a new array with the samples at `rows`."""
+        """Return a new array with the samples of the dataset's `rows`, in the order of `rows`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PairedImages:
         return len(self.first)
 
     def __getitem__(self, index: int) -> Sample:
-        """Return ``{"image": (sample of the first dataset, sample of the second dataset)}``."""
+        """Return both datasets' samples of row `index`, ``{"image": (first, second)}``."""
         return {"image": (self.first[index]["image"], self.second[index]["image"])}
 
 
@@ -83,10 +83,11 @@ def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list
 def read_batches(
     images: Images, batches: Iterable[Sequence[int]], *, n_readers: int = 1
 ) -> Batches:
-    """Yield batches in order, read by threads while the caller computes on earlier batches.
+    """Yield row numbers and images of each of `batches`, in order, read ahead in threads.
 
-    Samples of `ImagesInMemory` need no reading and no thread. Images of `ImagesInPlace` stay in the
-    precision of the cache (`Encoder` and `TwoViews` widen them on their device).
+    `n_readers` threads read while the caller computes on earlier batches. Samples of
+    `ImagesInMemory` need no reading and no thread. Images of `ImagesInPlace` stay in the precision
+    of the cache (`Encoder` and `TwoViews` widen them on their device).
     """
     if isinstance(images, PairedImages):
         yield from _read_pairs(images, list(batches), n_readers=n_readers)
@@ -114,7 +115,10 @@ def read_batches(
 def _read_pairs(
     images: PairedImages, batches: Sequence[Sequence[int]], *, n_readers: int
 ) -> Generator[tuple[Any, Any], None, None]:
-    """Yield batches of two datasets: row numbers, and a pair of both datasets' samples."""
+    """Yield for each of `batches` its row numbers, and a pair of the samples of both datasets.
+
+    The datasets are `images.first` and `images.second`; `n_readers` threads read each.
+    """
     first = read_batches(images.first, batches, n_readers=n_readers)
     second = read_batches(images.second, batches, n_readers=n_readers)
     try:
@@ -125,7 +129,10 @@ def _read_pairs(
 
 
 def _paired(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Join the batches of two datasets: row numbers, and a pair of both datasets' samples."""
+    """Join batches of the same rows of two datasets: row numbers, and a pair of samples.
+
+    `first` and `second` are row numbers and samples, as `read_batches` yields.
+    """
     assert torch.equal(first[0], second[0])
     return first[0], (first[1], second[1])
 
@@ -152,7 +159,10 @@ class _Reading:
 
 
 def _start_reading(pool: ThreadPoolExecutor, images: Images, rows: Sequence[int]) -> _Reading:
-    """Start to read a batch in threads, into the batch's memory if the dataset can."""
+    """Return a batch that threads of `pool` begin to read: the samples of `images` at `rows`.
+
+    If `images` are `ImagesInPlace`, each image is read straight into the memory of the batch.
+    """
     if not isinstance(images, ImagesInPlace):
         return _Reading(rows, None, [pool.submit(images.__getitem__, int(row)) for row in rows])
     array = np.empty((len(rows), *images.image_shape), images.image_dtype)

@@ -165,7 +165,7 @@ class VolumeCache:
         return n_kept
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
-        """Return the scans without a valid file in the cache, by reading the files' headers."""
+        """Return the distinct `scans` without a valid file in the cache, by the files' headers."""
         missing = []
         for scan in dict.fromkeys(map(as_scan, scans)):
             if self._entry(scan, only_header=True) is None:
@@ -179,7 +179,7 @@ class VolumeCache:
         n_workers: int,
         progress: Progress = SILENT,
     ) -> list[str]:
-        """Return digests of the voxels of each scan's files; "" for unreadable files.
+        """Return for each scan the digests of its files' voxels, as text; "" for unreadable files.
 
         The cache's file of a scan holds the digests. A scan is read only if that file is missing,
         or was written by an earlier version; the digests are then added to the file.
@@ -203,7 +203,10 @@ class VolumeCache:
         return list(map(contents.__getitem__, listed))
 
     def _add_content(self, scan: ScanFiles) -> tuple[ScanFiles, str]:
-        """Return digests of a scan's voxels, and add them to the scan's file in the cache."""
+        """Return `scan`, and digests of its files' voxels as text; "" if a file is unreadable.
+
+        The digests are also written to the scan's file in the cache, if a valid one is there.
+        """
         content = content_of(scan, {})
         entry = self._entry(scan)
         if entry is not None:
@@ -230,14 +233,17 @@ class VolumeCache:
         return self.folder / f"{digest_of('volume', *paths)}.safetensors"
 
     def _identity(self, path: Path, source: Sequence[int]) -> str:
-        """Return the text in a cache file's header by which a renamed file is noticed."""
+        """Return JSON for a cache file's header, by which a renamed or outdated file is noticed.
+
+        `path` is the cache file, and `source` the signature of the scan's files (`signature_of`).
+        """
         return json.dumps([self.folder.name, path.stem, *source])
 
     def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Entry | None:
         """Read a scan's file in the cache; None if the file is absent, outdated or damaged.
 
-        The file is not mapped into memory: where another host replaces it, a network file system
-        would end the process (SIGBUS).
+        With `only_header`, volume and affine are not read. The file is not mapped into memory:
+        where another host replaces it, a network file system would end the process (SIGBUS).
         """
         try:
             path = self._entry_path(scan)
@@ -273,14 +279,22 @@ class VolumeCache:
             return None
 
     def _trusts(self, status: os.stat_result) -> bool:
-        """Tell whether a file is owned by this user or root, and not writable by others."""
+        """Tell whether a cache file is owned by this user or root, and not writable by others.
+
+        `status` is the file's status. Every file is trusted in a cache that is `shared`, and on
+        systems without user ids.
+        """
         if self.shared or not hasattr(os, "geteuid"):
             return True
         is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Make a scan's cache file; return whether the file was kept, or a reason for failure."""
+        """Preprocess a scan and write its cache file; return the scan, and success or a reason.
+
+        The second value is True for a written file, False for a read-only folder, and the text of
+        the `DataError` for a scan that cannot be preprocessed.
+        """
         try:
             return scan, self._keep(scan, self._make(scan))
         except CacheFullError:
@@ -289,7 +303,10 @@ class VolumeCache:
             return scan, str(error)
 
     def _make(self, scan: ScanFiles) -> Entry:
-        """Preprocess a scan; refuse a scan whose files change in the meantime."""
+        """Preprocess a scan; return the volume and affine as an entry, not yet written to the disk.
+
+        A scan whose files change in the meantime is refused.
+        """
         files = files_of(scan)
         name = ", ".join(files)
         for file in files:
@@ -312,7 +329,10 @@ class VolumeCache:
         return Entry(parts, before, content)
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        """Return a volume in the cache's precision; refuse voxels beyond the precision's range."""
+        """Return `volume` in the cache's precision; refuse another shape, or too large voxels.
+
+        `name` names the scan in messages.
+        """
         if volume.shape != self.shape:
             raise DataError(
                 f"{name}: the transforms made an image {volume.shape}, and {self.shape} is kept."
@@ -327,7 +347,11 @@ class VolumeCache:
         return np.ascontiguousarray(volume, dtype=self.dtype)
 
     def _keep(self, scan: ScanFiles, entry: Entry) -> bool:
-        """Write a scan's cache file, whole or not at all; return False for a read-only folder."""
+        """Write `entry` as the cache file of `scan`, whole or not at all; return whether written.
+
+        The result is False for a read-only or removed folder; any other fault of the disk is
+        raised.
+        """
         path = self._entry_path(scan)
         metadata = {"about": self._identity(path, entry.source), "crc32": checksum(entry.parts)}
         if entry.content is not None:
@@ -344,9 +368,10 @@ class VolumeCache:
         return True
 
     def _make_folder(self) -> int:
-        """Make the cache's folder with the permissions of the folder above.
+        """Make the cache's folder, if absent; return permission bits for the folder and its files.
 
-        The folder is never writable by all users.
+        The bits are the ones of the folder above, plus all rights for the owner and without the
+        right of all users to write.
         """
         root = self.folder.parent
         described = self.folder / "contract.json"
@@ -361,7 +386,11 @@ class VolumeCache:
         return mode
 
     def _is_writable(self, progress: Progress) -> bool:
-        """Tell whether the cache's folder may be written, before any scan is preprocessed."""
+        """Make the cache's folder, if absent, and tell whether the folder may be written.
+
+        A warning goes to `progress` if the disk does not say who owns a file, so that no cache file
+        can be used again.
+        """
         try:
             self._make_folder()
             with tempfile.TemporaryFile(dir=self.folder) as probe:
@@ -376,7 +405,10 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False for the error of a read-only or removed cache folder; raise other errors."""
+        """Return False if `error` means a read-only or removed cache folder; raise other errors.
+
+        A full disk is raised as `CacheFullError`, and any other error as `DataError`.
+        """
         if error.errno in _NOT_KEPT:
             return False
         if error.errno in _FULL:

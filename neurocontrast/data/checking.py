@@ -36,20 +36,30 @@ _RESERVED = re.compile(r"feature_[0-9]+")
 
 @dataclass(frozen=True)
 class Rows:
-    """Cells of a table as text, indexed by line of the file, and the problems found in them."""
+    """Cells of a table of scans as text, indexed by line of the file, and the table's problems.
+
+    Made by `inspect_cohort`; the methods add to the problems.
+    """
 
     cells: pd.DataFrame
     problems: Problems
 
     def refuse(self, column: str, reasons: Mapping[int, str]) -> None:
-        """Add a problem for each refused cell of a column; `reasons` is row position → reason."""
+        """Add a problem for each refused cell of a column.
+
+        `reasons` is row position → reason; line and participant of the row are added.
+        """
         for row, reason in reasons.items():
             name = self.cells["participant_id"].iloc[row]
             line = int(self.cells.index[row])
             self.problems.add(reason, column=column, line=line, name=name)
 
     def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
-        """Convert a column's cells to values; cells that cannot be read become problems."""
+        """Return the values of a column by row position; refused cells are NaN and become problems.
+
+        `not_decoded` is row position → refusal, for cells that the table's JSON file or codes in
+        the column's name do not explain.
+        """
         cells = self.cells[column].copy()
         written = self.cells[column].tolist()
         cells.iloc[list(not_decoded)] = ""
@@ -66,7 +76,10 @@ class Rows:
         return values
 
     def missing(self, column: str, rule: str) -> npt.NDArray[np.bool_]:
-        """Return a mask of the missing cells of a column, and add a problem for each."""
+        """Return a mask of the missing cells of a column; add a problem for each.
+
+        `rule` is the end of the problem: a sentence on the cells that are allowed.
+        """
         cells = self.cells[column]
         missing = cells.map(is_missing).to_numpy(dtype=bool)
         reasons = {}
@@ -117,7 +130,7 @@ def check_columns(source: str, names: list[str], channels: tuple[str, ...]) -> N
 
 
 def _check_channels(source: str, names: list[str], channels: tuple[str, ...], has: str) -> None:
-    """Refuse channels that are no columns of the table, or hold no files.
+    """Refuse channels that are no columns of the table (`names`), or whose column holds no files.
 
     `has` is a sentence for the message, with the columns that the table has.
     """
@@ -130,7 +143,11 @@ def _check_channels(source: str, names: list[str], channels: tuple[str, ...], ha
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
-    """Return participant, subject and session of each row; wrong cells become problems."""
+    """Return lists of participant, subject and session of each row; wrong cells become problems.
+
+    Keys are ``participant_id``, ``subject_id`` and ``session``. In a table without ``subject_id``
+    the subject is the participant, and all spellings of one participant become one.
+    """
     cells = rows.cells
     nameless = rows.missing("participant_id", "every row needs an identifier")
     participants = cells["participant_id"]
@@ -170,7 +187,10 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 
 
 def _check_identifiers(rows: Rows) -> None:
-    """Add a problem for cells that name no participant, and for names like visits of one person."""
+    """Add a problem for each cell that names no participant, and each name like a later visit.
+
+    A later visit is a name such as S01_v2 after S01_v1. The problems are added to `rows`.
+    """
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
         for row, cell in enumerate(rows.cells[column]):
@@ -241,7 +261,10 @@ def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, st
 
 
 def _absolute(cell: str, *, root: Path) -> str:
-    """Return the absolute path in a cell, with accented letters as the disk spells them."""
+    """Return the absolute path in a cell, with accented letters as the disk spells them.
+
+    A relative path starts from the folder `root`.
+    """
     path = os.path.join(root, os.path.expanduser(cell))  # noqa: PTH111, PTH118
     return as_on_disk(os.path.normpath(path))
 
@@ -249,7 +272,11 @@ def _absolute(cell: str, *, root: Path) -> str:
 def _check_files(
     rows: Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]
 ) -> None:
-    """Add a problem for each image that is absent, empty of content, or of an unknown format."""
+    """Add a problem for each image that is absent, without content, or of an unknown format.
+
+    `paths` are the absolute paths in `column` of `rows`, which receive the problems. Rows in the
+    mask `missing` have no path and are left out.
+    """
     wrong = dict[int, str]()
     n_absent = 0
     finder = SampleFinder()
@@ -277,7 +304,10 @@ _ABSENT = "absent"
 
 
 def _problem_of_image(path: str, finder: SampleFinder) -> str:
-    """Return why a path is no usable image: `_ABSENT`, or words; "" for a usable image."""
+    """Return `_ABSENT`, or words on why the image at `path` cannot be used; "" for a usable image.
+
+    `finder` checks a path that is the address of a sample in a file of many.
+    """
     address = address_of(path)
     if address is not None:
         return finder.problem_of(path, address)
@@ -295,7 +325,10 @@ def _problem_of_image(path: str, finder: SampleFinder) -> str:
 
 
 def _hint_for_absent(path: str) -> str:
-    """Name the file that an absent image may be meant to be: with or without ``.gz``."""
+    """Return a question that names an existing file like the absent `path`; "" if there is none.
+
+    The file has the same name with ``.gz``, or without.
+    """
     near = Path(f"{path}.gz")
     if path.endswith(".gz"):
         near = Path(path.removesuffix(".gz"))
@@ -305,7 +338,7 @@ def _hint_for_absent(path: str) -> str:
 
 
 def _hint_for_address(path: str, problems: Problems) -> None:
-    """Add a hint if an absent path is a web address, or has the backslashes of Windows."""
+    """Add a hint to `problems` if an absent `path` is a web address, or has backslashes."""
     if ":/" in path:
         problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
     if "\\" in path:

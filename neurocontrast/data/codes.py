@@ -16,7 +16,10 @@ _TOKEN = re.compile(r"[0-9]+|[^\W\d_]+")
 
 
 def codes_first(meanings: dict[str, str]) -> dict[str, str]:
-    """Return code → meaning; a mapping the other way, as ``{"female": 1}``, is turned around."""
+    """Return `meanings` as code → meaning; a mapping the other way is turned around.
+
+    The other way is a mapping of words to numbers, as ``{"female": "1"}``.
+    """
     turned = {}
     for meaning, code in meanings.items():
         if number_of(code) is not None and number_of(meaning) is None:
@@ -55,9 +58,9 @@ def codes_in_name(column: str) -> dict[str, str]:
 
 
 def _alternating(tokens: list[str]) -> dict[str, str]:
-    """Return number → word for sex if numbers and words take turns; empty if not.
+    """Return number → word for sex if numbers and words take turns in `tokens`; empty if not.
 
-    ``1 male, 2 female`` and ``male 1, female 2`` are read.
+    The tokens of ``1 male, 2 female`` and of ``male 1, female 2`` are read.
     """
     first = tokens[0::2]
     second = tokens[1::2]

@@ -137,7 +137,7 @@ class Cohort:
         return names
 
     def digest(self) -> str:
-        """Return a digest of the table's content, which is the same on every machine."""
+        """Return a digest of the cohort's table and regional measures, equal on every machine."""
         contents: list[str] = []
         for column in self.table.columns:
             values = self.table[column]
@@ -161,12 +161,15 @@ class Cohort:
         return file.relative_to(self.root).as_posix()
 
     def subject_digests(self) -> list[str]:
-        """Return digests of the subjects' identifiers, sorted to hide the order of the table."""
+        """Return the sorted digests of the distinct subjects' identifiers.
+
+        Sorting hides the order of the table.
+        """
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the table column with the files of each channel; channel "t1" is column ``path``."""
+    """Return the table column of each of `channels`; None and channel "t1" are column ``path``."""
     if channels is None:
         return ("path",)
     columns = []
@@ -186,7 +189,7 @@ def _digits_of(value: float) -> str:
 
 
 class Inspection(NamedTuple):
-    """Result of reading a table: a cohort with NaN in unreadable cells, and problems of the table.
+    """Result of `inspect_cohort`: a cohort with NaN in unreadable cells, and the table's problems.
 
     `lines` has the line of each row of the cohort in the table's file.
     """

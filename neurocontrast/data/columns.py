@@ -39,7 +39,10 @@ _TEXT: Any = pd.Series(["text"]).dtype
 
 
 def is_numeric(cells: Iterable[str]) -> bool:
-    """Tell whether all filled cells are numbers, none with leading zeros such as ``007``."""
+    """Tell whether all filled `cells` are numbers, none with leading zeros such as ``007``.
+
+    False if no cell is filled.
+    """
     filled = {cell for cell in cells if not is_missing(cell)}
     return bool(filled) and all(map(_is_number, filled))
 
@@ -50,7 +53,10 @@ def _is_number(cell: str) -> bool:
 
 
 def as_age(cell: str) -> float | Refusal:
-    """Return the age in a cell in years, or a `Refusal`; ``89+`` is 89, as BIDS caps ages."""
+    """Return the age in a cell in years, or a `Refusal` for any other cell.
+
+    ``89+`` is 89, as BIDS caps ages.
+    """
     low, high = AGE_LIMITS
     value = number_of(_TOP_CODED.sub(r"\1", cell))
     rule = f"an age is a number of years from {low:g} to {high:g}, or n/a"
@@ -74,7 +80,10 @@ def _hint_for_age(cell: str) -> str:
 
 
 def number_in(column: str, cell: str) -> float | None:
-    """Return the number in a cell of a column, or None; an age may be written ``89+``."""
+    """Return the number in a cell, or None for other text; an age may be written ``89+``.
+
+    A cell of ages is known by the name of its `column`, ``age``.
+    """
     if column != "age":
         return number_of(cell)
     age = as_age(cell)
@@ -123,9 +132,10 @@ def levels_of(
 ) -> list[str | None]:
     """Return the name of the site, sex or class in each cell, in one spelling for all tables.
 
-    1, 1.0 and "1.0" are the same, and so are all words for a sex. The codes 1 and 2 of a sex are
-    read unless the column has other numbers. A word that is not understood as a sex is returned
-    unchanged, and so is a value among `learned`, the values of a model's training table.
+    A missing cell is None. 1, 1.0 and "1.0" are the same, and so are all words for a sex. The codes
+    1 and 2 of a sex are read unless the column has other numbers. A word that is not understood as
+    a sex is returned unchanged, and so is a value among `learned`, the values of a model's training
+    table.
     """
     levels = list(map(level_of, cells))
     if not is_of_sex(column):
@@ -170,7 +180,10 @@ def identifier_column(
     id_column: str | None = None,
     names: Sequence[str] = IDENTIFIERS,
 ) -> str:
-    """Return a table's column of identifiers: `id_column`, or the first of the usual `names`."""
+    """Return the name of a table's column of identifiers: `id_column`, or the first of `names`.
+
+    `names` are usual names. A table without the column is refused; `source` names the table.
+    """
     if id_column is not None and id_column not in columns:
         near = suggestion(id_column, columns)
         raise DataError(
@@ -186,7 +199,7 @@ def identifier_column(
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message for a column that a table lacks, with the columns the table has."""
+    """Return the message that the table `where` has no `column`, with the names of `columns`."""
     names = [str(name) for name in columns if name != "path"]
     return f"{where} has no column '{column}'.{suggestion(column, names)} It has: {one_of(names)}."
 
@@ -194,7 +207,10 @@ def no_column(where: str, column: str, columns: Iterable[object]) -> str:
 def matching_columns(
     patterns: Sequence[str], columns: Sequence[str], *, where: str = "the table"
 ) -> list[str]:
-    """Return the columns that patterns such as ``attr_*`` match; refuse a pattern without any."""
+    """Return the names among `columns` that `patterns` such as ``attr_*`` match, each once.
+
+    A pattern without any match is refused; `where` names the table in the message.
+    """
     chosen: dict[str, None] = {}
     lacking: list[str] = []
     for pattern in patterns:
@@ -215,7 +231,10 @@ _Scalar = str | int | float
 
 
 def _as_texts(values: object) -> tuple[str, ...]:
-    """Return selected values as text; refuse an empty list and values of other types."""
+    """Return a value, or the list of values, of a selection as text.
+
+    An empty list is refused, and so are values other than text and numbers.
+    """
     listed: Sequence[object] = [values]
     if isinstance(values, list | tuple):
         listed = values
@@ -225,7 +244,7 @@ def _as_texts(values: object) -> tuple[str, ...]:
 
 
 def _as_choice(choice: object) -> object:
-    """Return a selection as a tuple of text, or as ``{"not": tuple of text}``."""
+    """Return the selection for one column of ``where`` as a tuple of text, or ``{"not": …}``."""
     if not isinstance(choice, Mapping):
         return _as_texts(choice)
     if list(choice) != ["not"]:
@@ -302,7 +321,7 @@ def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray
 
 
 def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
-    """Return the values of a selection, and whether to leave the values out instead of keep."""
+    """Return the values of the selection for one column, and True if rows with them are dropped."""
     values: Any = _as_choice(choice)
     if isinstance(values, Mapping):
         return values["not"], True
@@ -310,7 +329,10 @@ def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
 
 
 class _Levels:
-    """Cells of a column in one spelling, to compare with selected values; missing is ``n/a``."""
+    """Cells of a column in one spelling, to compare with selected values; missing is ``n/a``.
+
+    Made by `matching_rows` and `is_selected`; `of_rows` has the cells.
+    """
 
     def __init__(self, column: str, cells: pd.Series) -> None:
         written = cells.map(lambda cell: _written(column, cell)).reset_index(drop=True)
@@ -328,7 +350,10 @@ class _Levels:
 
 
 def _written(column: str, value: object) -> str:
-    """Return a cell or selected value in one spelling; a missing cell is ``n/a``."""
+    """Return a cell or selected value of `column` in one spelling, as text; ``n/a`` if missing.
+
+    ``89+`` in the column age becomes ``89``.
+    """
     spelled = spelling_of(text_of(value))
     if is_missing(spelled):
         return "n/a"

@@ -24,7 +24,11 @@ _N_SHOWN = 3
 
 @dataclass(frozen=True)
 class _Pair:
-    """Values of two columns of one meaning, in the rows that have both, indexed by line."""
+    """Values of two columns of one meaning, in the rows that have both, indexed by line.
+
+    `kind` is the meaning, such as ``sex``, `taken` the column that is used, and `second` an unused
+    one.
+    """
 
     kind: str
     taken: str
@@ -34,7 +38,11 @@ class _Pair:
     """For each of the two columns, whether all cells are numbers, explained nowhere as codes."""
 
     def differing(self) -> pd.DataFrame:
-        """Return the rows in which the two columns contradict each other."""
+        """Return the rows of `values` in which the two columns contradict each other.
+
+        Ages contradict if more than `MAX_AGE_DIFFERENCE` apart. Sites and diagnoses do not if the
+        columns have no name in common, such as names and codes.
+        """
         first = self.values["taken"]
         second = self.values["second"]
         if self.kind == "age":
@@ -45,7 +53,11 @@ class _Pair:
         return self.values[first != second]
 
     def is_refused(self, n_differing: int) -> bool:
-        """Tell whether columns that must agree, as two of sex, differ in most of the rows."""
+        """Tell whether the two columns must agree, and contradict each other in most of the rows.
+
+        Columns of sex must agree unless the second has unexplained codes, and so must ages in
+        years.
+        """
         is_one_meaning = self.kind == "sex" and not self.is_coded[1]
         if self.kind == "age":
             is_one_meaning = {base_name(self.taken), base_name(self.second)} <= _YEARS
@@ -54,13 +66,13 @@ class _Pair:
 
 @dataclass
 class Contradictions:
-    """Messages on columns of one meaning that contradict each other: refusals and warnings."""
+    """Refusals and warnings, as messages, about columns of one table that contradict each other."""
 
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def add(self, pair: _Pair) -> None:
-        """Compare two columns, and add a refusal or warning if rows differ."""
+        """Compare the two columns of `pair`; add a refusal or a warning if any rows contradict."""
         differing = pair.differing()
         n_rows = len(pair.values)
         is_swapped = pair.kind == "sex" and len(differing) > max(1, _MOST * n_rows)
@@ -83,7 +95,7 @@ class Contradictions:
             self.warnings.append(f"{message}; '{pair.taken}' is taken")
 
     def raise_if_refused(self, source: str) -> None:
-        """Raise a `DataError` if one of two contradicting columns must be wrongly coded."""
+        """Raise one `DataError` with all refusals, if there are any; `source` names the table."""
         if self.refusals:
             raise DataError(
                 f"{source}: {'; '.join(self.refusals)}: one of them is coded otherwise than it is "
@@ -99,7 +111,10 @@ def warnings_of_contradictions(
     names: Mapping[str, tuple[str, ...]],
     descriptions: Mapping[str, Description],
 ) -> list[str]:
-    """Compare the columns used for age, sex, site and diagnosis with unused columns of like names.
+    """Return warnings on unused columns of a table that contradict its age, sex, site or diagnosis.
+
+    Unused columns are compared if their name is usual for the meaning. A `DataError` is raised if
+    one of two columns must be wrongly coded.
 
     Parameters
     ----------
@@ -134,7 +149,10 @@ def warnings_of_contradictions(
 
 
 def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the columns besides `column` that have a usual name for the same meaning."""
+    """Yield the columns of `cells`, besides `column`, that are called by one of `names`.
+
+    `names` are the usual names of columns with the meaning of `column`.
+    """
     for second in map(str, cells.columns):
         name = base_name(second)
         if second != column and name in names:
@@ -144,7 +162,11 @@ def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterato
 def _values_of(
     kind: str, column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]
 ) -> pd.Series:
-    """Return the decoded values of a column, indexed by line; None if missing or refused."""
+    """Return the cells of a column as ages, sexes, or names in one spelling, indexed by line.
+
+    Codes become the meanings in the JSON file (`descriptions`) or in the column's name. The value
+    is None for a missing cell, and for a cell that cannot be decoded.
+    """
     spellings = cells[column].unique().tolist()
     reading = decode_column(kind, column, spellings, description_of(column, descriptions))
     as_value: Callable[[str], object] = str
@@ -166,7 +188,10 @@ def _plain_level(value: str) -> str:
 
 
 def _is_coded(column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]) -> bool:
-    """Tell whether a column has only numbers, explained by neither a JSON file nor its name."""
+    """Tell whether a column of `cells` has only numbers that nothing explains.
+
+    Numbers are explained by `descriptions` of a JSON file, or by codes in the column's name.
+    """
     description = description_of(column, descriptions)
     if description.levels or description.words or codes_in_name(column):
         return False

@@ -103,7 +103,7 @@ class CohortDataset(Dataset):
 
     @classmethod
     def from_cache(cls, cohort: Cohort, cache: VolumeCache) -> CohortDataset:
-        """Return a dataset of the preprocessed volumes in a cache, without any later transform."""
+        """Return a dataset of volumes as `cache` keeps them, without any later transform."""
         dataset = cls(cohort, Compose([]))
         dataset._keep_in(cache)
         return dataset
@@ -126,7 +126,7 @@ class CohortDataset(Dataset):
             self.image_dtype = cache.dtype
 
     def _transform(self, index: int) -> Sample:
-        """Return a transformed sample, starting from the cached volume if there is a cache."""
+        """Return the sample of row `index` after all transforms, from the cached volume if any."""
         item = self.data[index]
         if self.cache is None:
             return apply(self.transform, item)
@@ -144,7 +144,7 @@ class InPlaceDataset(torch.utils.data.Dataset[Sample]):
     image_dtype: np.dtype[Any]
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read a sample into `out`, of `image_shape` and `image_dtype`."""
+        """Write the sample of row `index` into `out`, of `image_shape` and `image_dtype`."""
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> Sample:
@@ -166,16 +166,19 @@ class MeasuresDataset(InPlaceDataset):
         return len(self.values)
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Write a person's regional measures into `out`, of `image_shape`."""
+        """Write the regional measures of the person at row `index` into `out`, of `image_shape`."""
         out[:, 0] = self.values[index]
 
     def batch(self, rows: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Return the regional measures of people, of shape (len(rows), measures, 1)."""
+        """Return the regional measures of people at `rows`, of shape (len(rows), measures, 1)."""
         return self.values[list(rows), :, None]
 
 
 class _Items(Sequence[Sample]):
-    """Sequence of untransformed samples: files of a scan and the scan's cells, made on access."""
+    """Sequence of a cohort's samples before any transform: paths of the scan, and cells of its row.
+
+    `CohortDataset` holds one; each sample is made on access.
+    """
 
     def __init__(self, cohort: Cohort, scans: Sequence[ScanFiles]) -> None:
         self._scans = scans
@@ -214,9 +217,9 @@ def _may_be_random(transform: object) -> bool:
 
 
 def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransforms:
-    """Return the transforms before the first random one, with the shape of the image they make.
+    """Return the transforms before the first random one, with the shape of the image made by them.
 
-    `scan` is preprocessed to find the shape.
+    The transforms are applied to `scan` to find the shape.
     """
     flat = transform.flatten()
     kept = Compose(flat.transforms[: _n_deterministic(flat)])

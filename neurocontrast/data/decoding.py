@@ -45,7 +45,7 @@ _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
 @dataclass
 class Decoded:
-    """Decoded column: for each cell its value as text, "" if missing, or a `Refusal`."""
+    """Result of `decode_column`: for each cell its value as text, "" if missing, or a `Refusal`."""
 
     values: list[str | Refusal]
     others: Mapping[str, str] = field(default_factory=dict)
@@ -90,10 +90,10 @@ def _same_code(cell: str) -> str:
 
 
 def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
-    """Return the meaning of the code in a cell; None if no code matches.
+    """Return the meaning of the code in a cell; None if no code of `meanings` matches.
 
-    Codes match as equal numbers, such as 1 and 1.0, or in upper and lower case if codes that
-    differ in case alone have one meaning.
+    `meanings` is code → meaning. Codes match as equal numbers, such as 1 and 1.0, or in upper and
+    lower case if codes that differ in case alone have one meaning.
     """
     if cell in meanings:
         return meanings[cell]
@@ -109,9 +109,10 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 
 
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return the meaning of a cell, "" if missing.
+    """Return the meaning of the code in a cell, or the cell itself if nothing explains the code.
 
-    A cell without an entry in ``Levels`` of the JSON file, if there are `levels`, is refused.
+    `levels` are codes in the JSON file, and `codes` are those in the column's name. If there are
+    `levels`, a cell that is not among them is a `Refusal`. A missing cell is "".
     """
     level = cell
     if levels and not is_missing(cell):
@@ -128,7 +129,10 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return each meaning as a code of itself, for cells that hold a meaning in place of a code."""
+    """Return meaning → meaning for the meanings of `levels`, to look up cells that hold one.
+
+    `levels` is code → meaning; some tables have a meaning in a cell in place of its code.
+    """
     return dict(zip(levels.values(), levels.values(), strict=True))
 
 
@@ -155,10 +159,11 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Replace the code of a sex by the meaning that the column's name or JSON file gives the code.
+    """Return the sex that `codes` (column's name) or `levels` (JSON file) give the code in a cell.
 
-    A code is refused if name and JSON file contradict each other, or if only other codes are
-    explained. `read_sexes` then reads the result.
+    The result is a word for `read_sexes`: F, M or another sex, "" if missing, or the cell itself if
+    nothing is explained. A code is a `Refusal` if name and JSON file contradict each other, or if
+    only other codes are explained.
     """
     if is_missing(cell):
         return ""
@@ -198,7 +203,10 @@ def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
 
 
 def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
-    """Return the sex in a code's meaning: F, M or another word; "" if missing, None if unclear."""
+    """Return the sex in a code's meaning: F, M or another word; "" if missing, None if unclear.
+
+    `meanings` are all meanings in the column, since other letters can make a letter unclear.
+    """
     word = plain_word(meaning)
     if is_missing(meaning):
         return ""
@@ -213,7 +221,10 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Convert a column of ages to years; refuse ages of an unknown unit."""
+    """Decode the cells of a column of ages to years, by codes and unit of its name and JSON file.
+
+    If the unit is unknown, each age is a `Refusal`.
+    """
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
     unit = _unit_of_age(column, description)
@@ -233,7 +244,11 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Add the unit in a column's name, as in ``age (unit=days)``, to the description."""
+    """Return `description` with the unit in the column's name, as in ``age (unit=days)``, if any.
+
+    `codes` are the equations in the name. The unit is also added to the free text, so that other
+    ``Units`` of the JSON file contradict the name.
+    """
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.
     described = f"{description.words}, in {unit}"
@@ -246,7 +261,11 @@ def _is_top_coded(cell: str) -> bool:
 
 
 def _unit_of_age(column: str, description: Description) -> str | Refusal:
-    """Return the unit of a column of ages; refuse an unknown unit, or contradictory words."""
+    """Return the unit of a column of ages: year, month, week or day.
+
+    Without ``Units`` the unit is a year, or a month for ``interview_age``. Unknown units, and units
+    that contradict the words of `description`, give a `Refusal`.
+    """
     usual = "year"
     if base_name(column) == "interview_age":
         usual = "month"
@@ -274,7 +293,7 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
 
 
 def _years(cell: str, unit: str) -> str | Refusal:
-    """Convert an age from `unit` to years, as text; refuse a cell that is no age."""
+    """Return the age in a cell, of `unit`, in years as text; a `Refusal` if the cell is no age."""
     number = number_of(cell)
     if number is None and unit != "year":
         return Refusal(f"an age in {unit}s is a number, or n/a")
@@ -288,7 +307,11 @@ def _years(cell: str, unit: str) -> str | Refusal:
 
 
 def _head_size(cell: str, units: str) -> str | Refusal:
-    """Convert a head volume to mL, by the described unit or by the size of the number."""
+    """Return the head volume in a cell in mL as text, "" if missing, or a `Refusal`.
+
+    `units` is the unit by the JSON file. If unknown, a number above `_LARGEST_ML` is in mm³, and
+    any other number in mL. Other text is refused, and so is a volume that no head has.
+    """
     if is_missing(cell):
         return ""
     number = number_of(cell)

@@ -12,7 +12,10 @@ from neurocontrast.reading import read_json
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a column in a JSON file: unit, code → meaning (levels), and free text."""
+    """Description of a column in a JSON file: unit, code → meaning (levels), and free text.
+
+    Made by `read_descriptions`; all parts are empty if the file does not state them.
+    """
 
     units: str = ""
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +28,10 @@ Descriptions = Mapping[str, Description]
 
 
 def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
-    """Read JSON files that describe a table's columns; a later file replaces an earlier one."""
+    """Read column → description from JSON files of a table; a later file replaces an earlier one.
+
+    Absent files are passed over. Each column is also found in lower case.
+    """
     descriptions: dict[str, Description] = {}
     for path in paths:
         if not path.is_file():
@@ -58,7 +64,10 @@ def _description(content: Mapping[str, object], place: str) -> Description:
 
 
 def description_of(column: str, descriptions: Descriptions) -> Description:
-    """Find the description of a column, ignoring the name's case and codes in the name."""
+    """Return the description of a column, whatever the case and codes of its name.
+
+    The result is `NOTHING` if no file describes the column.
+    """
     for name in (column, column.lower(), base_name(column)):
         if name in descriptions:
             return descriptions[name]

@@ -56,7 +56,10 @@ def warnings_about_cells(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
 
 
 def _warnings_of_none(cells: pd.DataFrame) -> list[str]:
-    """Warn of columns with the cell "None", read as missing, which can mean "no diagnosis"."""
+    """Return a warning for each column with cells "None", which are read as missing.
+
+    The author of the table may have meant "no diagnosis".
+    """
     warnings = []
     for column in cells.columns:
         n_cells = int((cells[column] == "None").sum())
@@ -69,7 +72,7 @@ def _warnings_of_none(cells: pd.DataFrame) -> list[str]:
 
 
 def _warnings_of_spellings(cells: pd.DataFrame) -> list[str]:
-    """Warn of sites and diagnoses that are spelled in several ways."""
+    """Return a warning for each group of sites or diagnoses that differ only in spelling."""
     warnings = []
     for column in ("site", "diagnosis"):
         levels = itertools.filterfalse(is_missing, cells.get(column, ()))

@@ -21,7 +21,10 @@ Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Preprocessed scan in the cache, with a signature of the source files."""
+    """Preprocessed scan in the cache, with a signature of the source files.
+
+    `VolumeCache` makes an entry by preprocessing a scan, or by reading a cache file.
+    """
 
     parts: Parts
     """Volume and affine; empty if only the header of the cache file was read."""
@@ -35,7 +38,11 @@ class Entry:
 
 
 def header_of(stream: BufferedReader) -> tuple[dict[str, str], int]:
-    """Return the metadata in a safetensors file's header, and the size the file must have."""
+    """Return the metadata in a safetensors file's header, and the right size of the file in bytes.
+
+    `stream` is the file, open at its beginning. A header of `_HEADER_BYTES` or more is not read, so
+    that the metadata are empty.
+    """
     n_header = int.from_bytes(stream.read(8), "little")
     header = {}
     if n_header < _HEADER_BYTES:
@@ -46,7 +53,10 @@ def header_of(stream: BufferedReader) -> tuple[dict[str, str], int]:
 
 
 def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
-    """Return total size, latest mtime and latest ctime of files, to notice changes of the files."""
+    """Return total size in bytes, latest mtime and latest ctime in ns of `files`.
+
+    The cache notices changes of the files by the signature.
+    """
     statuses = [os.stat(path) for path in files]  # noqa: PTH116
     return (
         sum(status.st_size for status in statuses),
@@ -56,7 +66,7 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
 
 
 def content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
-    """Return digests of the voxels of a scan's files; "" if a file is unreadable.
+    """Return digests of the voxels of a scan's files, joined by spaces; "" if a file is unreadable.
 
     `noted` has digests that are known already, by path; such files are not read.
     """

@@ -69,8 +69,9 @@ def visits_of_people(
 ) -> list[list[str]]:
     """Return groups of participants whose names differ only in a visit, as S01_v1 and S01_v2.
 
-    Names that end in ``_ses-…`` are always visits. Other names are no visits in a group of more
-    than 12, or if many groups would be of a person with two sexes.
+    Each group has the sorted names of one person. Names that end in ``_ses-…`` are always visits.
+    Other names are no visits in a group of more than 12, or if many groups would be of a person
+    with two sexes.
 
     Parameters
     ----------
@@ -104,7 +105,10 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return a person's name without a visit → names with visits: s01 → S01_v1, S01_v2."""
+    """Return person → names with visits: s01 → S01_v1, S01_v2.
+
+    Only people of whom `participants` has two or more names are keys.
+    """
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)
@@ -119,7 +123,10 @@ def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
 
 
 def text_of_visits(groups: Sequence[Sequence[str]]) -> str:
-    """Return a sentence that participants look like visits of fewer people, with examples."""
+    """Return a sentence that the participants in `groups` look like visits of fewer people.
+
+    Each group has the names of one person, as `visits_of_people` returns; the first are examples.
+    """
     n_visits = sum(map(len, groups))
     names = first_names(list(map(" = ".join, groups)), _N_SHOWN)
     return (

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class SampleKind(ABC):
-    """Kind of samples that are no brains: settings, reading and checks of the data."""
+    """Kind of samples that are no brains: settings, reading and checks of the data.
+
+    A package, as `natural`, registers a function in `KINDS` that makes an instance of a subclass.
+    """
 
     name: ClassVar[str]
     """Name of the kind in the setting ``data.kind`` and in ``encoder.json``."""

@@ -22,7 +22,7 @@ _CODES = " Tables disagree on what 0 and 1 mean for sex: write M and F."
 
 
 class UnseenLevelError(DataError, ValueError):
-    """A new table has a level, or text among numbers, that was not in the training table."""
+    """A column of a new table has a level, or text among numbers, that no training row had."""
 
 
 class UnclearSexError(DataError, ValueError):
@@ -31,7 +31,11 @@ class UnclearSexError(DataError, ValueError):
 
 @dataclass(frozen=True)
 class UnseenLevels:
-    """Levels (distinct values) of a column that were not in the training table, with their rows."""
+    """Levels (distinct values) of a column that were not in the training table, with their rows.
+
+    Made by `unseen_levels`; false if there are none. `rows` is level → names of rows, and `learned`
+    has the levels of the training table.
+    """
 
     column: str
     rows: dict[str, list[str]]
@@ -41,7 +45,7 @@ class UnseenLevels:
         return bool(self.rows)
 
     def text(self) -> str:
-        """Return a message: new levels with rows, training levels, and any similar spelling."""
+        """Return a message with new levels and rows, training levels, and a similar spelling."""
         levels = list(self.rows)
         sentences = (
             f"column '{self.column}' has levels that were never seen in training: {self.listed()}. "
@@ -108,7 +112,10 @@ def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]
 
 
 def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
-    """Return groups of levels that differ only in case, accents, spaces, hyphens or zeros."""
+    """Return groups of levels that differ only in case, accents, spaces, hyphens or zeros.
+
+    Each group has two or more of the distinct `levels`.
+    """
     groups: dict[str, list[str]] = {}
     for level in sorted(set(levels)):
         letters = re.sub(r"[\s_-]+", "", plain_word(level))
@@ -117,7 +124,10 @@ def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
 
 
 def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
-    """Refuse levels that differ only in spelling; `unit` names the levels, such as "sites"."""
+    """Refuse levels of a column that differ only in spelling; `unit` is their noun, as "sites".
+
+    `place` names the table in the message.
+    """
     for group in spelled_alike(levels):
         raise DataError(
             f"{place}: {one_of(group)} are spelled nearly alike, and would be different {unit}. "

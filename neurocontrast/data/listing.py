@@ -87,7 +87,7 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
 
 
 def _trimmed_row(row: _Row, width: int) -> _Row:
-    """Return a row without empty cells beyond the last named column."""
+    """Return `row` with its first `width` cells, or unchanged if any later cell is filled."""
     line, cells = row
     if any(cells[width:]):
         return row
@@ -95,7 +95,10 @@ def _trimmed_row(row: _Row, width: int) -> _Row:
 
 
 def _check_header(header: list[str], line: int, problems: Problems) -> None:
-    """Add a problem for each column without a name, and for each repeated name."""
+    """Add a problem for each column of a table without a name, and for each repeated name.
+
+    `header` has the names of the columns, and `line` is the header's line in the file.
+    """
     for position, name in enumerate(header, start=1):
         n_times = header.count(name)
         if not name:
@@ -156,7 +159,7 @@ def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
 
 
 def _decode(source: Path) -> str:
-    """Return a file's text; refuse folders, files that are no text, and unknown encodings."""
+    """Return the text of a table's file; refuse folders, other formats, and unknown encodings."""
     if source.is_dir():
         raise DataError(
             f"{source}: this is a folder; give the table, for instance "
@@ -189,7 +192,10 @@ def _decode(source: Path) -> str:
 
 
 def _split(source: Path, text: str) -> list[_Row]:
-    """Split a table's text into rows with line numbers, blank rows included."""
+    """Split the `text` of a table's file into rows of cells with line numbers, blank rows included.
+
+    The ending of `source`, the file, tells whether tabs separate cells, or commas or semicolons.
+    """
     if source.suffix.lower() == ".csv":
         return _rows_of_csv(source, text, _delimiter(source, text))
     # A BIDS cell cannot hold tabs, so a quotation mark never joins cells or lines; spreadsheet
@@ -234,7 +240,10 @@ def _delimiter(source: Path, text: str) -> str:
 
 
 def _rows_of_csv(source: Path, text: str, delimiter: str) -> list[_Row]:
-    """Return the rows of a ``.csv``, each with the number of its first line."""
+    """Return the rows in the `text` of a ``.csv``, each with the number of its first line.
+
+    `source` is the file, for messages; cells are separated by `delimiter`.
+    """
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
     )

@@ -80,7 +80,11 @@ def encode_metadata(
 def _tensor_of(
     name: str, kind: Kind, vectors: Vectors, table: pd.DataFrame, place: str
 ) -> torch.Tensor:
-    """Return a vector of each scan as a tensor (n, p); refuse an unknown or categorical vector."""
+    """Return a vector of all scans as a tensor (n, p); refuse an unknown or categorical vector.
+
+    `vectors` has the known vectors by name, `kind` is how the loss uses the vector `name`, and
+    `place` names the `table` in messages.
+    """
     if name not in vectors:
         names = [*vectors, *(str(column) for column in table.columns if column != "path")]
         raise DataError(
@@ -134,7 +138,10 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
 
 
 def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
-    """Read a vector for every scan from columns of the cohort's table, or from a file."""
+    """Return the vector `name` of each scan, as a table (n, p) of float32, NaN where missing.
+
+    `origin` is a list of columns of the cohort's table, or the path of a file.
+    """
     if name in cohort.table:
         raise DataError("the table has a column of that name; give the vector another.")
     if isinstance(origin, str | Path):
@@ -157,7 +164,10 @@ def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) ->
 
 
 def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
-    """Read a vector for every scan from a file, by participant; NaN for a scan without a row."""
+    """Return the columns of a file of vectors, a row for each scan of `cohort`, by participant.
+
+    A scan without a row in the file has NaN.
+    """
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():
         raise DataError(
@@ -218,7 +228,10 @@ def check_vectors(
 def _add_missing(
     values: pd.DataFrame, names: Sequence[str], vector: str, problems: Problems
 ) -> None:
-    """Add a problem for each scan that lacks values of a vector."""
+    """Add a problem to `problems` for each scan that lacks a value in `values`, a vector's table.
+
+    `names` are the scans' names, and `vector` is the setting that names the vector.
+    """
     missing = values.isna()
     for row in np.flatnonzero(missing.any(axis=1)).tolist():
         columns = one_of(values.columns[missing.iloc[row]][:N_SHOWN])

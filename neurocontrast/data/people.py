@@ -52,8 +52,9 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 class PeopleTable:
     """Table of people as text, with decoded ages, sexes, sites, diagnoses and head volumes.
 
-    `cells` are indexed by the line in the file; decoded columns have names in lower case. `refused`
-    has, for each column, the row positions of cells that cannot be decoded and stay as written.
+    Made by `read_people`. `cells` are indexed by the line in the file; decoded columns have names
+    in lower case. `refused` has, for each column, the row positions of cells that cannot be decoded
+    and stay as written.
     """
 
     cells: pd.DataFrame
@@ -102,14 +103,21 @@ def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)
 
 
 def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iterator[str]:
-    """Yield a note on each column that looks like age, sex or site but is not read as such."""
+    """Yield a note on each column that looks like age, sex or site but is not read as such.
+
+    `written` is the table as text, and `taken` are the meanings that have a column.
+    """
     for kind, columns in look_alikes(written, taken).items():
         for column in columns:
             yield f"column '{column}' is kept as it is; {remedy_of(kind, column)}"
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
-    """Return column → name without codes: ``Sex (1=m, 2=f)`` → ``sex``, for known meanings."""
+    """Return column → name in lower case, without codes: ``Sex (1=m, 2=f)`` → ``sex``.
+
+    Columns of identifiers (`identity`), ages, sexes, sites and diagnoses are renamed, and no
+    others.
+    """
     new_names = {}
     for column in columns:
         if column.lower() in (*identity, *RULES):
@@ -130,20 +138,29 @@ def _kind_of(column: str) -> str:
 
 
 def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
-    """Tell whether no cell of a column named like head volume could be read as a volume."""
+    """Tell whether a column named like head volume has filled cells, but none that is a volume.
+
+    `values` is cell → decoded value or refusal.
+    """
     filled = [value for value in values.values() if value != ""]
     return bool(filled) and not any(isinstance(value, str) for value in filled)
 
 
 def _text(cell: str, value: str | Refusal) -> str:
-    """Return the decoded `value` as text; the undecoded `cell` if refused or missing."""
+    """Return the decoded `value` of a cell; the `cell` as written if refused or missing.
+
+    A value of "" becomes ``n/a``.
+    """
     if isinstance(value, Refusal) or is_missing(cell):
         return cell
     return value or "n/a"
 
 
 def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict[int, Refusal]:
-    """Return row position → `Refusal`, for cells of a column that could not be decoded."""
+    """Return row position → `Refusal`, for the `cells` of a column that could not be decoded.
+
+    `values` is cell → decoded value or refusal.
+    """
     refusals = {}
     for row, cell in enumerate(cells):
         value = values[cell]
@@ -153,7 +170,10 @@ def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict
 
 
 def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
-    """Warn if all known sexes are the same and many are missing: one word may be misread."""
+    """Return a warning if all known `sexes` are the same and many are missing, or no warning.
+
+    One word for a sex may then be misread.
+    """
     counts = Counter(sexes)
     n_people = counts.total()
     n_known = counts["F"] + counts["M"]
@@ -174,7 +194,10 @@ def filled_columns(cells: pd.DataFrame) -> list[str]:
 
 
 def look_alikes(cells: pd.DataFrame, taken: Collection[str]) -> dict[str, list[str]]:
-    """Return meaning → columns that look like age, sex or site, for meanings not in `taken`."""
+    """Return meaning → columns of `cells` that look like age, sex or site, by name or content.
+
+    Meanings in `taken`, for which a column is used already, are left out.
+    """
     columns: dict[str, list[str]] = {}
     filled = filled_columns(cells)
     for kind, tokens in _TOKENS.items():

@@ -15,9 +15,10 @@ from neurocontrast.provenance import subject_label
 
 
 class ScanFacts(NamedTuple):
-    """Facts about a scan from tables of people: column → cell, and column → table of the cell.
+    """Facts about a scan from tables of people: column → cell, and column → name of its table.
 
-    `tables` names all tables that have a row for the scan or its person.
+    Made by `PeopleTables.facts_of`. `tables` names all tables with a row for the scan or its
+    person.
     """
 
     cells: dict[str, str]
@@ -26,7 +27,7 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Row of a table that applies to a scan.
+    """Cells of a row of a table that applies to a scan, and the table's name (`source`).
 
     `is_specific` is True for a row of the scan's session, and False for a row of the person.
     """
@@ -70,7 +71,11 @@ class PeopleTables:
     """
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
-        """Return a scan's cells from all tables; contradictory ages or sexes become problems."""
+        """Return a scan's cells from all tables of people; contradictions become problems.
+
+        Sexes and subjects contradict if two tables differ, and ages if two tables of one kind are
+        more than `MAX_AGE_DIFFERENCE` apart.
+        """
         rows = list(self._rows_of(scan))
         facts = ScanFacts({}, {}, {row.source for row in rows})
         is_specific: dict[str, bool] = {}
@@ -93,7 +98,11 @@ class PeopleTables:
         return facts
 
     def _check_one_person(self, scan: FoundScan, facts: ScanFacts) -> None:
-        """Add a problem if one row of a table fits people of two data sets with the same name."""
+        """Add problems if the row of a table for `scan` was also taken for another person's scan.
+
+        Two data sets can have people of one name. `facts` names the tables that have a row for the
+        scan.
+        """
         for table in self.general(scan.dataset):
             if table.source not in facts.tables:
                 continue
@@ -109,7 +118,10 @@ class PeopleTables:
                 )
 
     def people(self) -> dict[str, str]:
-        """Return person → table, for everyone in tables of participants, scanned or not."""
+        """Return person → name of a table, for all people in tables of participants.
+
+        The tables are the user's and ``participants.tsv``; people without a scan are included.
+        """
         people: dict[str, str] = {}
         for dataset, tables in self._general.items():
             for table in tables:
@@ -148,7 +160,10 @@ class PeopleTables:
         return sessions - {""}
 
     def general(self, dataset: str) -> list[Phenotype]:
-        """Return the user's tables, the tables in ``phenotype/``, and ``participants.tsv``."""
+        """Return the tables of people of a data set: users' tables, ``phenotype/``, participants.
+
+        `dataset` is the folder of the data set; "" for the root folder.
+        """
         if dataset not in self._general:
             tables = []
             for path in self.phenotypes:
@@ -160,7 +175,10 @@ class PeopleTables:
         return self._general[dataset]
 
     def _general_paths(self, below: str) -> Iterator[str]:
-        """Yield the paths of ``phenotype/*.tsv`` and ``participants.tsv`` in a data set."""
+        """Yield the paths of ``phenotype/*.tsv`` and ``participants.tsv`` of the data set `below`.
+
+        `below` is the data set's folder with a "/" at the end; "" for the root folder.
+        """
         for name in self.tree.folders.get(f"{below}phenotype", ()):
             if name.endswith(".tsv"):
                 yield f"{below}phenotype/{name}"
@@ -168,7 +186,7 @@ class PeopleTables:
             yield f"{below}participants.tsv"
 
     def _rows_of(self, scan: FoundScan) -> Iterator[_Row]:
-        """Yield the tables' rows that apply to a scan, the most specific table first."""
+        """Yield a `_Row` for each row of a table that applies to `scan`, most specific first."""
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
             for cells in table.rows.get(subject_label(scan.path), {}).values():
@@ -183,7 +201,10 @@ class PeopleTables:
                 yield _Row(table.source, False, sessions[session])
 
     def _rows_of_session(self, scan: FoundScan, general: Sequence[Phenotype]) -> Iterator[_Row]:
-        """Yield rows for a scan's session, or for the only session if the scan names none."""
+        """Yield the rows for a scan's session, in tables of the subject and in `general` tables.
+
+        A scan without session takes the only session in the table of its subject's sessions.
+        """
         of_subject = list(self.of_subject(scan))
         if scan.session:
             for table in [*of_subject, *general]:
@@ -231,14 +252,17 @@ class PeopleTables:
             )
 
     def _read_once(self, file: PhenotypeFile) -> Phenotype:
-        """Return the table in a file, reading each file only once."""
+        """Return the decoded table in `file`, reading each file only once."""
         if file.path not in self._read:
             self._read[file.path] = read_phenotype(file, self.problems, keep=self.keep)
         return self._read[file.path]
 
 
 def _ages_differ(first: str, second: str) -> bool:
-    """Tell whether two cells are ages too far apart to be rounded ages at one scan."""
+    """Tell whether two cells are ages too far apart to be rounded ages at one scan.
+
+    False if either cell is no age.
+    """
     age = as_age(first)
     second_age = as_age(second)
     if not isinstance(age, float) or not isinstance(second_age, float):

@@ -34,11 +34,12 @@ from neurocontrast.provenance import subject_label
 
 @dataclass
 class Phenotype:
-    """Decoded rows of a table: subject → session → column → cell.
+    """Decoded rows of a table of people, sessions or scans: subject → session → column → cell.
 
-    Cells under the session "" hold for all sessions of the subject.
+    Made by `read_phenotype`. Cells under the session "" hold for all sessions of the subject.
 
-    `notes` say how codes were read; `not_taken` are columns that look like age, sex or site.
+    `notes` say how codes were read; `not_taken` is meaning → columns that look like age, sex or
+    site.
     """
 
     source: str
@@ -47,7 +48,10 @@ class Phenotype:
     not_taken: dict[str, list[str]] = field(default_factory=dict)
 
     def label_of(self, scan: FoundScan) -> str:
-        """Return a person's key in `rows`: ``DATASET_SUBJECT`` if in the table, or ``SUBJECT``."""
+        """Return the key in `rows` of a scan's person, for instance ``01``.
+
+        The key is ``DATASET_SUBJECT`` if the table has such a row, or ``SUBJECT``.
+        """
         label = subject_label(scan.person)
         if label in self.rows:
             return label
@@ -119,7 +123,7 @@ def read_phenotype(
 
 
 def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
-    """Return the cells of a row that have a value, ``subject_id`` in its normal spelling."""
+    """Return the filled `cells` of a row, meaning → value, with ``subject_id`` spelled as usual."""
     filled = {kind: value for kind, value in cells.items() if value}
     if SUBJECT in filled:
         filled[SUBJECT] = subject_label(filled[SUBJECT])
@@ -127,21 +131,28 @@ def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
 
 
 def _session_of(cell: str) -> str:
-    """Return the session in a cell without ``ses-``; "" for a missing cell."""
+    """Return the session in the cell of a session's column, without ``ses-``; "" if missing."""
     if is_missing(cell):
         return ""
     return cell.removeprefix("ses-")
 
 
 class _DecodedColumns(NamedTuple):
-    """Decoded columns: meaning (as age) → written cell → value or refusal; and notes on codes."""
+    """Decoded columns: meaning (as age) → written cell → value or refusal; and notes on codes.
+
+    Made by `_decoded_columns`; the notes say how codes were read.
+    """
 
     values: dict[str, dict[str, str | Refusal]]
     notes: tuple[str, ...]
 
 
 def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dict[str, str]:
-    """Return meaning → column of a table, by usual names; columns to keep are added by name."""
+    """Return meaning → column for age, sex and the like, by usual names, and for columns to `keep`.
+
+    Columns without any filled cell are left out, but not of `keep`. `source` names the table in
+    errors.
+    """
     filled = filled_columns(table)
     _check_named_once(filled, source)
     columns = {}
@@ -176,9 +187,10 @@ def _check_named_once(columns: Iterable[str], source: str) -> None:
 def _decoded_columns(
     source: str, table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
 ) -> _DecodedColumns:
-    """Decode the columns of a table by the JSON files that describe them.
+    """Decode columns of a table, `columns` as meaning → column, by JSON files and codes in names.
 
-    A description of ``sex`` holds for ``gender`` in a table without a column ``sex``.
+    `described_in` has the JSON files. A description of ``sex`` holds for ``gender`` in a table
+    without a column ``sex``.
     """
     descriptions = read_descriptions(described_in)
     decoded: dict[str, dict[str, str | Refusal]] = {}
@@ -205,7 +217,10 @@ def _decoded_columns(
 
 
 def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
-    """Replace decoded values that seem to be codes for a missing value by refusals."""
+    """Replace decoded values that seem to be codes for a missing value, in `values`, by refusals.
+
+    `values` is written cell → decoded value, and `cells` are all cells of the column.
+    """
     decoded: list[str] = []
     for value in map(values.__getitem__, cells):
         if isinstance(value, str):
@@ -218,21 +233,28 @@ def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal])
 
 @dataclass
 class _Rows:
-    """Rows of a table as they are read, with the line of each person and session."""
+    """Rows of a table of people as `read_phenotype` adds them, with the line of each.
+
+    `line_of` is (person, session) → line of the first row.
+    """
 
     phenotype: Phenotype
     problems: Problems
     line_of: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def refuse(self, person: str, column: str, cell: str, refusal: Refusal, line: int) -> None:
-        """Add a problem for a cell that cannot be decoded."""
+        """Add a problem for a cell that cannot be decoded, with the rule and hint of `refusal`."""
         table = self.phenotype.source
         problem = f"{table}, {person}, column '{column}': found {shown(cell)}; {refusal.rule}"
         self.problems.add(problem, line=line)
         self.problems.hint(refusal.hint)
 
     def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
-        """Add a row of a person and session; contradictions with earlier rows become problems."""
+        """Add a row's `cells` under `key`, (person, session); contradictions become problems.
+
+        A row contradicts if an earlier row of the key has another value. `line` and `person` are
+        the place in messages.
+        """
         before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
         first = self.line_of.setdefault(key, line)
         for kind, cell in cells.items():
@@ -248,7 +270,10 @@ class _Rows:
 
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
-    """Return a hint that another column of numbers has "age" in its name; "" if none has."""
+    """Return a hint that a column besides `column` has "age" in its name and holds numbers.
+
+    The hint is "" if no other column has.
+    """
     for name in table.columns:
         words = re.split("[^a-z]+", name.lower())
         if name != column and "age" in words and is_numeric(table[name]):
@@ -257,7 +282,10 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
 
 
 def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list[str]]:
-    """Return the column of identifiers ("" for a table of one subject), and each row's subject."""
+    """Return the name of the column of identifiers, and the subject of each row of `table`.
+
+    The name is "" for a table of one subject, whose rows have no identifiers.
+    """
     if file.subject:
         return "", [subject_label(file.subject)] * len(table)
     column = identifier_column(list(table.columns), source=file.path.name, id_column=file.id_column)
@@ -265,7 +293,10 @@ def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list
 
 
 def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
-    """Return people's identifiers in normal spelling; IXI's numbers become IXI012, as in files."""
+    """Return the subject of each row by `column` of a table, in normal spelling.
+
+    Numbers in a column ``IXI_ID`` become IXI012, as in the names of files.
+    """
     if column.lower() == "ixi_id":
         return list(map(_identifier_of_ixi, table[column]))
     return list(map(subject_label, table[column]))

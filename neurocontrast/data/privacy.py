@@ -155,7 +155,10 @@ def identifying_fields_of_image(path: Path) -> Iterator[str]:
 
 
 def _keys(content: object) -> set[str]:
-    """Return keys of JSON content, at any depth, that have a value and could identify a patient."""
+    """Return the keys of JSON `content`, at any depth, that could identify a patient.
+
+    Keys without a value are left out.
+    """
     if isinstance(content, list):
         return set[str]().union(*map(_keys, content))
     if not isinstance(content, dict):

@@ -11,7 +11,7 @@ N_SHOWN = 20
 
 
 class Problem(NamedTuple):
-    """Problem of a table: text, column, line, and name of the row."""
+    """Problem of a table: sentence, column, line, and name of the row; made by `Problems.add`."""
 
     text: str
     column: str = ""
@@ -40,11 +40,11 @@ class Problems:
     hints: list[str] = field(default_factory=list)
 
     def add(self, text: str, *, column: str = "", line: int | None = None, name: str = "") -> None:
-        """Add a problem, with the column, line and name of the row."""
+        """Add a problem to the list: a sentence, and column, line and name of the row if known."""
         self.found.append(Problem(text, column, line, name))
 
     def hint(self, text: str) -> None:
-        """Add a sentence of advice to the message, unless empty or already there."""
+        """Add a sentence of advice to the end of the message, unless empty or already there."""
         if text and text not in self.hints:
             self.hints.append(text)
 
@@ -54,7 +54,7 @@ class Problems:
             raise DataError(self.to_text())
 
     def pass_on(self, collected: "Problems | None") -> None:
-        """Move problems and hints to `collected`; if None, raise a `DataError` for any problem."""
+        """Move all problems and hints to `collected`; if None, raise a `DataError` for any."""
         if collected is None:
             self.raise_if_any()
             return
@@ -65,7 +65,7 @@ class Problems:
         self.hints.clear()
 
     def to_text(self, n_shown: int = N_SHOWN) -> str:
-        """Return the problems as lines sorted by line number, at most `n_shown` in full."""
+        """Return the message: problems sorted by line, at most `n_shown` of them, and the hints."""
         ordered = sorted(self.found, key=lambda problem: problem.line or 0)
         n_problems = len(ordered)
         if n_problems == 1 and not self.hints:
@@ -90,7 +90,7 @@ def shown(value: object, n_max: int = 60) -> str:
 
 
 def first_names(names: Sequence[str], n_max: int = 5) -> str:
-    """Return the first `n_max` names for a message, and the number of further names."""
+    """Return text with the first `n_max` of `names`, and the number of further names."""
     listed = ", ".join(names[:n_max])
     if len(names) > n_max:
         return f"{listed} and {len(names) - n_max} more"

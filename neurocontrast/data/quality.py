@@ -35,7 +35,7 @@ _PREPARE = (
 
 
 class Finding(NamedTuple):
-    """Result of inspecting a scan: a problem, or warnings, header and extent of the head."""
+    """Result of `inspect_scan`: a problem, or warnings, header and extent of the head."""
 
     scan: ScanFiles
     problem: str = ""
@@ -53,7 +53,10 @@ def inspect_scan(
     preprocessing: Preprocessing | None = None,
     deep: bool = True,
 ) -> Finding:
-    """Inspect a scan's headers; with `deep`, read all voxels and try the preprocessing."""
+    """Return the finding on a scan's headers; with `deep`, on all voxels and the preprocessing.
+
+    A scan that cannot be read or preprocessed is a finding with a problem.
+    """
     name = as_scan(scan)
     files = files_of(scan)
     try:
@@ -77,7 +80,10 @@ def inspect_scan(
 
 
 def _load(scan: ScanFiles, preprocessing: Preprocessing | None) -> MetaTensor:
-    """Return a scan's image before preprocessing; refuse a scan whose preprocessing fails."""
+    """Return a scan's image as loaded; refuse a scan whose preprocessing fails.
+
+    The result of the preprocessing is thrown away; None skips the preprocessing.
+    """
     spacing_mm = 1.0
     if preprocessing is not None and preprocessing.spacing_mm is not None:
         spacing_mm = preprocessing.spacing_mm
@@ -158,7 +164,11 @@ def inspect_scans(
 
 
 def doubts_about(cohort: Cohort) -> list[str]:
-    """Return warnings about a cohort's table: missing cells, subjects, sites and diagnoses."""
+    """Return a cohort's warnings, and warnings about its missing cells, subjects and sites.
+
+    Subjects with two sexes or alike names are named, and so are small sites, and sites with a
+    single diagnosis.
+    """
     table = cohort.table
     doubts = list(cohort.warnings)
     for column in ("age", "sex", "site", "diagnosis"):
@@ -235,7 +245,7 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
 
 
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
-    """Return warnings about images, each with the number of images, and about copied files."""
+    """Return the warnings in `findings`, each with its number of images, and on copied files."""
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -256,7 +266,10 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
 
 
 def _doubts_about_arrays(findings: Sequence[Finding]) -> list[str]:
-    """Return a warning if ``.npy`` arrays, without orientation, are among NIfTI images."""
+    """Return a warning if some scans are ``.npy`` arrays, without orientation, and others NIfTI.
+
+    The list is empty without a warning; `findings` are of all scans.
+    """
     headers = [finding.header for finding in findings if finding.header]
     n_arrays = sum(header.spacing_mm is None for header in headers)
     n_nifti = len(headers) - n_arrays

@@ -18,7 +18,10 @@ _OF_PEOPLE = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def root_of(paths: Sequence[Path]) -> Path:
-    """Return the only path given to `index`, or the common folder of several tables of measures."""
+    """Return the only path of `paths`, or the common folder of several tables of measures.
+
+    `paths` are given to `index`. Several folders, or a table given twice, are refused.
+    """
     if not paths:
         raise ConfigError("root: missing. Give a folder of scans, or tables of regional measures.")
     if len(paths) == 1:
@@ -36,7 +39,10 @@ def root_of(paths: Sequence[Path]) -> Path:
 
 
 def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
-    """Return tables of regional measures as a tree of files below `root`; refuse other files."""
+    """Return a `Tree` of the folder `root` that lists only `tables`, of regional measures.
+
+    A file that is no table of regional measures is refused.
+    """
     folders: dict[str, list[str]] = {}
     for table in tables:
         tree = tree_at(table)
@@ -46,9 +52,10 @@ def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
 
 
 def tree_at(root: Path, tables: Sequence[Path] = ()) -> Tree:
-    """List the files of a folder, or of tables of regional measures; refuse other files.
+    """Return a `Tree` of all files below the folder `root`, or of one table of regional measures.
 
-    With `tables`, only these tables below `root` are listed.
+    With `tables`, the tree has only these tables below `root`. A `root` that is any other file is
+    refused.
     """
     if tables:
         return _tree_of_tables(root, tables)

@@ -25,7 +25,10 @@ _ONE_OR_MORE = WithJsonSchema(
 
 
 def _columns_or_file(value: Any) -> str | None:
-    """Return the form of a vector's setting: ``columns``, ``file``, or None for neither."""
+    """Return the form of the setting of a vector: ``columns`` for a list, ``file`` for text.
+
+    None for any other value, which is then refused.
+    """
     if isinstance(value, list | tuple):
         return "columns"
     if isinstance(value, str):
@@ -154,7 +157,7 @@ class AnyDataSettings(Protocol):
 
     @property
     def participants(self) -> Path | None:
-        """Table of samples, or None."""
+        """Path of the table of samples; None if the user has set none."""
 
     @property
     def images_root(self) -> Path | None:
@@ -162,7 +165,7 @@ class AnyDataSettings(Protocol):
 
     @property
     def where(self) -> Where:
-        """Rows of the table to keep, by column and value."""
+        """Rows of the table to keep: column → values, or ``{not: values}``."""
 
     @property
     def vectors(self) -> Mapping[str, str | tuple[str, ...]]:

@@ -46,7 +46,7 @@ _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; w
 
 @dataclass(frozen=True)
 class SexColumn:
-    """Column of sexes: for each cell "F", "M", "" if missing, or a `Refusal`.
+    """Result of `read_sexes`: for each cell of a column "F", "M", "" if missing, or a `Refusal`.
 
     `others` are the refused cells, as written, that are among `OTHERS`; `notes` say how codes were
     read.
@@ -119,7 +119,10 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
 
 
 def _reading(word: str, words: frozenset[str]) -> str | Refusal:
-    """Return the sex that a word means in a column with other `words`, or a `Refusal`."""
+    """Return the sex that `word` means in a column with `words`, "F" or "M", or a `Refusal`.
+
+    The other words of the column can make a letter clear or unclear.
+    """
     if number_of(word) is not None:
         return _of_code(word, words)
     if _PARTNERS.get(word) not in words and words & _DOUBTFUL.get(word, frozenset()):
@@ -132,7 +135,10 @@ def _reading(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
-    """Return the sex of a code 1 or 2, or a `Refusal` if the column has further numbers."""
+    """Return the sex of a code 1 or 2, or a `Refusal` if the column has further numbers.
+
+    `word` is the code as text, and `words` are all words of the column.
+    """
     numbers = set(map(number_of, words)) - {None}
     if numbers <= set(CODES):
         return as_sex(word)
@@ -142,13 +148,19 @@ def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _hint(spellings: Iterable[str]) -> str:
-    """Return advice for a column with a letter that can begin words for either sex."""
+    """Return advice for a column whose letters can begin words for either sex.
+
+    `spellings` are the distinct cells of the column.
+    """
     shown = one_of(sorted(spellings))
     return f"The column has {shown}, and letters can begin several words. {REMEDY}"
 
 
 def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
-    """Return a note that codes 1 and 2 were read as male and female, if the column has codes."""
+    """Return a note if codes 1 and 2 of a column were read as male and female; empty without codes.
+
+    `readings` is cell → sex or refusal.
+    """
     has_codes = False
     has_words = False
     for cell, reading in readings.items():

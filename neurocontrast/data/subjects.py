@@ -19,8 +19,9 @@ def subjects_of_participants(
 ) -> dict[str, str]:
     """Return participant → subject; empty if no table has a column ``subject_id``.
 
-    A participant with two subjects is a problem, and so is a participant without a subject if
-    other participants have one. A note says that several participants are one subject.
+    `facts` has the cells of each scan. A participant with two subjects becomes a problem, and so
+    does a participant without a subject if other participants have one. A note is added to `notes`
+    if several participants are one subject.
     """
     stated: dict[str, dict[str, None]] = defaultdict(dict)
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -47,7 +48,10 @@ def subjects_of_participants(
 
 
 def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list[str]:
-    """Warn of subjects who are F in one row and M in another: two people may be taken for one."""
+    """Return a warning if subjects are F in one row and M in another, or no warning.
+
+    Two people may then be taken for one. `subjects` and `sexes` have one value a row.
+    """
     sexes_of: dict[str, set[object]] = defaultdict(set)
     for subject, sex in zip(subjects, sexes, strict=True):
         sexes_of[subject].add(sex)
@@ -61,7 +65,11 @@ def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list
 
 
 def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
-    """Return row → name of the person's first visit, for names such as S01_v2 after S01_v1."""
+    """Return row position → name of the person's first visit, for later visits.
+
+    S01_v2 is a later visit if S01_v1 is among `subjects`, the names of all rows. `sexes` are of the
+    same rows.
+    """
     first = {}
     for visits in visits_of_people(subjects, sexes):
         for name in visits[1:]:
@@ -85,7 +93,10 @@ def _check_people(
     problems: Problems,
     notes: list[str],
 ) -> None:
-    """Add a problem for names that differ only in a visit; note subjects with two sexes."""
+    """Add problems on names that differ only in a visit, and notes on subjects with two sexes.
+
+    `subject_of` is participant → subject; a participant who is absent there is a subject.
+    """
     subjects = []
     sexes = []
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -100,7 +111,7 @@ def _check_people(
 
 
 def _problem_of(subjects: Collection[str]) -> str:
-    """Return the message for a participant without a subject, or with several subjects."""
+    """Return the message for a participant with `subjects`: none, or several."""
     if not subjects:
         return _LACKING
     return f"found {' and '.join(map(shown, subjects))}; a participant is one subject"

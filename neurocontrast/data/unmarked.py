@@ -58,12 +58,18 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
 
 
 def _is_code_among_words(cell: str) -> bool:
-    """Tell whether a number in a column of words is a code for a missing value, as -9 or 999."""
+    """Tell whether a number in a column of words is a code for a missing value, as -9 or 999.
+
+    A `cell` that is no number is no code.
+    """
     return number_of(cell) in _BELOW_0 | _HIGH
 
 
 def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
-    """Return the cells of a column of numbers that seem to be codes for missing values."""
+    """Return the cells of a column of numbers that seem to be codes for missing values.
+
+    `numbers` is cell → number, and `counts` is cell → number of rows.
+    """
     candidates = _BELOW_0 | _HIGH | _HIGH_OF_SEVERAL
     others = set(numbers.values()) - candidates
     if not others or min(others) < 0:
@@ -78,7 +84,10 @@ def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
 
 
 def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
-    """Return ages (0, 99) that seem to be codes: shared by several people, far from other ages."""
+    """Return ages (0, 99) that seem to be codes: shared by several people, far from other ages.
+
+    `numbers` is cell → age, and `counts` is cell → number of rows.
+    """
     others = sorted(set(numbers.values()) - set(_AGES))
     if not others:
         return set()

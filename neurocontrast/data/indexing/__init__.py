@@ -90,7 +90,7 @@ def index_scans(
 
 
 def _refuse_problems(problems: Problems) -> None:
-    """Raise an error for scans with problems, naming the flag that leaves them out."""
+    """Raise a `DataError` if any scan has a problem, with the flag that leaves such scans out."""
     if problems.found:
         problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
@@ -99,7 +99,7 @@ def _refuse_problems(problems: Problems) -> None:
 def _add_sources(
     index: Index, table: pd.DataFrame, people: PeopleTables, scans: Sequence[FoundScan]
 ) -> None:
-    """Add to an index the tables of people, and notes on how their columns were read."""
+    """Add to `index` the names of the tables of people, and notes on how columns were read."""
     index.notes += people.notes(table.columns[(table != "").any()])
     index.notes += notes_on_sexes(table["sex"])
     for dataset in sorted({scan.dataset for scan in scans}):
@@ -107,7 +107,10 @@ def _add_sources(
 
 
 def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
-    """Refuse a folder whose scans were all left out, with an example of the reasons."""
+    """Refuse a folder of which `table` has no scan, since all were left out, with an example.
+
+    The example is a scan left out, with the reason, in `index`.
+    """
     if not table.empty:
         return
     example, reason = index.left_out[0]
@@ -138,7 +141,10 @@ def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None
 
 
 def _table_of(rows: Sequence[dict[str, str]], keep: Sequence[str]) -> pd.DataFrame:
-    """Make a table of rows; several runs of one session become sessions, as a cohort needs."""
+    """Return the index's table of `rows`, with the columns `COLUMNS` and `keep`, "" if missing.
+
+    Several runs of one session become sessions of their own, as a cohort needs.
+    """
     columns = list(dict.fromkeys([*COLUMNS, *keep]))
     # As objects: a path that no text can hold is a problem, which names the path.
     table = pd.DataFrame(rows, columns=columns, dtype=object).fillna("")
@@ -149,7 +155,7 @@ def _table_of(rows: Sequence[dict[str, str]], keep: Sequence[str]) -> pd.DataFra
 
 
 def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bool]:
-    """Tell for each scan whether neither the scan nor its person has a problem.
+    """Tell for each of `scans`, in order, whether neither the scan nor its person has a problem.
 
     A problem with a line of a table is of a person, and so of all scans of the person.
     """
@@ -161,9 +167,10 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
 def _add_left_out(
     scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
 ) -> None:
-    """Add to the index the scans and people that ``--skip`` leaves out, with reasons and counts.
+    """Add to `index` the scans and people that ``--skip`` leaves out, with reasons and counts.
 
-    Problems of other scans' cells are added to ``cells_not_read``.
+    `kept` tells for each scan whether it stays. Problems of other scans' cells are added to
+    ``cells_not_read``.
     """
     people = {True: set[str](), False: set[str]()}
     sessions = {True: set[str](), False: set[str]()}

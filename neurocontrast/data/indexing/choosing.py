@@ -76,7 +76,10 @@ def find_scans(
 
 
 def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
-    """Return layout → images, for the named layout, or for all layouts that have images."""
+    """Return layout → scans with images in `tree`, for one layout, or for all if "auto".
+
+    Layouts without any image are left out; an unknown layout is refused.
+    """
     names = [*LAYOUTS, MEASURES]
     if layout not in ("auto", *names):
         hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
@@ -94,10 +97,11 @@ def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
 def _only_layout(
     tree: Tree, layout: str, images: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
 ) -> tuple[str, list[FoundScan], list[str]]:
-    """Return the one layout to use, its scans, and notes on layouts that are left out.
+    """Return the name of the one layout to use, its scans, and notes on layouts left out.
 
-    Raw images of a BIDS tree come before images of its derivatives, and images of one other layout
-    before FreeSurfer's; notes say so.
+    `images` is layout → scans. Raw images of a BIDS tree come before images of its derivatives, and
+    images of one other layout before FreeSurfer's. Without images, the scans are the people of
+    `measures`.
     """
     preferred = _preferred(list(images))
     if preferred:
@@ -120,7 +124,7 @@ def _only_layout(
 
 
 def _no_scan(tree: Tree, layout: str) -> DataError:
-    """Return the error for a folder without scans of a layout."""
+    """Return the error for a folder without scans of `layout`, with the number of files there."""
     wanted = [layout]
     if layout == "auto":
         wanted = [*LAYOUTS, MEASURES]
@@ -134,7 +138,7 @@ def _no_scan(tree: Tree, layout: str) -> DataError:
 
 
 def _preferred(layouts: Sequence[str]) -> str:
-    """Return the layout preferred among several, BIDS first, FreeSurfer last; "" if undecided."""
+    """Return the one of `layouts` to prefer: BIDS first, FreeSurfer last; "" if undecided."""
     if "bids" in layouts:
         return "bids"
     if len(layouts) == 1:
@@ -146,7 +150,10 @@ def _preferred(layouts: Sequence[str]) -> str:
 
 
 def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
-    """Return a note on derived images in BIDS' raw folders that no layout has taken."""
+    """Return a note on derived images in BIDS' raw folders that no layout has taken.
+
+    `images` is layout → scans; the list is empty without such images.
+    """
     paths = set(derived_among_raw(tree))
     for scans in images.values():
         for scan in scans:
@@ -160,7 +167,7 @@ def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list
 
 
 def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list[FoundScan]:
-    """Leave out scans whose path is a link to the image of another scan, which stays."""
+    """Return `scans` without links to another scan's image; list links as left out in `index`."""
     links = links_to_others(tree.root, filter(None, map(attrgetter("path"), scans)))
     for path in sorted(links):
         index.left_out.append((path, "a link to the image of another scan that is found"))
@@ -172,7 +179,10 @@ def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list
 
 
 def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
-    """Return FreeSurfer's scans of one longitudinal stream; list others as left out."""
+    """Return the scans of one longitudinal stream of FreeSurfer or CAT12; leave out the others.
+
+    `stream` is the name by ``--choose``, or "". Scans of other streams are listed in `index`.
+    """
     chosen, others, note = scans_of_stream(scans, stream)
     for scan in others:
         stream_of_scan = scan.entities.get("stream", "cross")
@@ -183,7 +193,11 @@ def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[Fo
 
 
 def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
-    """Return the scans of all data sets (folders), or of one, as the user's rule `dataset` says."""
+    """Return the scans of all data sets (folders), or of one, by ``--choose dataset=``.
+
+    `dataset` is the value of the rule (see `choose_homes`). Scans of other data sets are listed as
+    left out in `index`.
+    """
     chosen = scans_of_homes(scans, dataset)
     reason = f"not in the folder of --choose dataset={dataset}"
     paths = dict.fromkeys(map(attrgetter("path"), scans), reason)
@@ -202,10 +216,11 @@ def _measures_below(
     needed: bool,
     skip: bool,
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
-    """Read the regional measures below a folder; return a table, and paths left out with reasons.
+    """Return a table of the regional measures below a folder, and paths left out with reasons.
 
-    Tables that cannot be read are an error if measures are `needed`, and are left out if not.
-    With `needed` or `skip`, single scans that cannot be read are in `unread` of the result.
+    The table is None if there are none, or if they cannot be read and are not `needed`; such tables
+    are an error if `needed`. With `needed` or `skip`, single scans that cannot be read are in
+    `unread` of the result.
 
     Rules that choose between tables are removed from `rules`, and columns that are measures from
     `keep`.
@@ -233,7 +248,11 @@ def _measures_below(
 
 
 def add_unread(root: Path, index: Index, problems: Problems) -> None:
-    """Add a problem for each scan with unreadable measures; in an index of images, only a note."""
+    """Add a problem for each scan whose regional measures could not be read.
+
+    In an index of images, the scans' measures are listed as left out, with a note. `root` is the
+    folder, which the reasons leave out.
+    """
     if index.measures is None or not index.measures.unread:
         return
     names = []
@@ -252,7 +271,10 @@ def add_unread(root: Path, index: Index, problems: Problems) -> None:
 
 
 def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
-    """Return the people in tables of measures as scans without image, unreadable people last."""
+    """Return a scan without image for each person in tables of measures.
+
+    People whose measures could not be read are last.
+    """
     scans = []
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
     for (person, session), size in zip(measures.values.index, sizes, strict=True):
@@ -268,7 +290,11 @@ def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
 def _scan_of_measures(
     measures: MeasuresTable, person: str, session: str, facts: dict[str, str]
 ) -> FoundScan:
-    """Return a person as a scan without image, with head size and subject if stated."""
+    """Return a person in tables of measures as a scan without image.
+
+    `facts` has the head size, if known; cells that the tables state of the person, such as the
+    subject, are added.
+    """
     all_facts = {**facts, **measures.facts_of(person, session)}
     label = person.removeprefix("sub-")
     return FoundScan(label, "", session, space="", stage="", facts=all_facts)
@@ -277,9 +303,10 @@ def _scan_of_measures(
 def choose_scans(
     scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
 ) -> list[FoundScan]:
-    """Choose one image a session, or every run, by the user's rules.
+    """Choose one image of each session, or every run, by the user's rules.
 
-    A session of which several images are left to choose from is a problem.
+    Images that are not chosen are listed as left out in `index`. A session of which several images
+    are left to choose from is a problem.
 
     Without a rule for the space, an image in MNI space is taken and the native one of the session
     left out.
@@ -310,7 +337,10 @@ def choose_scans(
 
 
 def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
-    """List native images as left out if their session has an image in MNI space, with a note."""
+    """List native `scans` as left out in `index`, with a note.
+
+    Each one's session has an image in MNI space.
+    """
     for scan in scans:
         index.left_out.append((scan.path, "native; the session has an image in MNI space"))
     index.notes.append(
@@ -322,9 +352,10 @@ def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
 def _with_entities(
     scans: Sequence[FoundScan], entities: Mapping[str, str], index: Index
 ) -> list[FoundScan]:
-    """Return the scans whose BIDS entities match ``--choose``, as ``acq=mprage``; leave out others.
+    """Return the scans whose BIDS entities match the user's `entities`, as ``acq=mprage``.
 
-    An entity that a name lacks has the value ``none``.
+    The other scans are listed as left out in `index`. An entity that a name lacks has the value
+    ``none``.
     """
     candidates = []
     for scan in scans:
@@ -336,7 +367,7 @@ def _with_entities(
 
 
 def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
-    """Return the scans of the first run, and list later runs as left out."""
+    """Return the scans of a session's first run, and list later runs as left out in `index`."""
     if len(scans) < 2:
         return scans
     first = min(map(_run_of, scans))
@@ -350,13 +381,13 @@ def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
 
 
 def _run_of(scan: FoundScan) -> tuple[float, str]:
-    """Return a scan's run as a number and as written, to sort runs."""
+    """Return the run of a scan as a number, 0 if none, and as written, to sort runs."""
     run = scan.entities.get("run", "")
     return number_of(run) or 0.0, run
 
 
 def _ambiguous(candidates: Sequence[FoundScan]) -> str:
-    """Return the message for a session with several images, with the flags that decide."""
+    """Return the message for a session with several images, with the flags that choose one."""
     names = [scan.path.rpartition("/")[2] for scan in candidates]
     entities = pd.DataFrame([dict(scan.entities) for scan in candidates]).fillna("none")
     flags = []

@@ -62,7 +62,10 @@ class IndexSettings:
 
 @dataclass
 class Index:
-    """Table of a folder's scans, and the record of how the scans were found and chosen."""
+    """Table of a folder's scans, and the record of how the scans were found and chosen.
+
+    Made by `index_scans`.
+    """
 
     table: pd.DataFrame
     """One row a scan with the columns `COLUMNS`; all cells are text."""

@@ -23,7 +23,10 @@ from neurocontrast.reading import read_json
 def check_files(
     scans: Sequence[FoundScan], tree: Tree, problems: Problems, progress: Progress
 ) -> None:
-    """Add a problem for each image that is empty, oddly named, or in another template space."""
+    """Add a problem for each image that is empty, oddly named, or in another space than most.
+
+    An odd name cannot be in a table, or contradicts the names of the image's folders.
+    """
     if not any(scan.path for scan in scans):
         return
     with progress.task("Looking at images", total=len(scans), unit="scan") as task:
@@ -52,7 +55,11 @@ def check_files(
 
 
 def scanner_settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:
-    """Return scanner settings from a scan's JSON files; a more specific file replaces values."""
+    """Return setting → text, such as ``MagneticFieldStrength``, from the JSON files of a scan.
+
+    A more specific file replaces values of a more general one. A file that cannot be read becomes a
+    problem of the scan.
+    """
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
         try:
@@ -179,7 +186,7 @@ def compare_with_tables(
 
 
 def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str, str]:
-    """Return person → table, for people in tables who have no scan."""
+    """Return person → name of the table, for people in tables who are not among `with_scan`."""
     tables = people.people()
     return {person: tables[person] for person in sorted(tables.keys() - with_scan)}
 
@@ -209,7 +216,7 @@ def _check_rows(
 def _note_other_sessions(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, index: Index
 ) -> None:
-    """Add a note on each table that has rows of a scan's person, but for other sessions only."""
+    """Add a note to `index` for each table whose rows of a scan's person are of other sessions."""
     names: dict[str, list[str]] = defaultdict(list)
     for scan, of_scan in zip(scans, facts, strict=True):
         for table in people.general(scan.dataset):
@@ -226,7 +233,10 @@ def _note_other_sessions(
 
 
 def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
-    """Note people who have scans of sessions and a scan without session, perhaps their average."""
+    """Add a note to `index` on people with a scan without session beside scans of sessions.
+
+    Such a scan may be the average or template of the person's other scans.
+    """
     sessions: dict[str, set[str]] = defaultdict(set)
     for scan in scans:
         sessions[scan.person].add(scan.session)

@@ -67,7 +67,7 @@ def _n_words(name: str) -> int:
 
 
 def derived_among_raw(tree: Tree) -> list[str]:
-    """Return images in BIDS' folders of raw images that are named as derived (desc-, space-)."""
+    """Return paths in BIDS' folders of raw images whose names say derived (desc-, space-)."""
     paths = []
     for path, _, _ in tree.matching(_BIDS, _RAW_T1W):
         _, _, entities = identity_of(path.rpartition("/")[2])
@@ -119,7 +119,7 @@ def caps(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _tissues_of_caps(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the modulated grey-matter maps of Clinica, with the maps of other tissues."""
+    """Yield the modulated grey-matter maps of Clinica, each with the maps of other tissues."""
     folder = rf"{_CAPS}/t1/spm/segmentation/normalized_space"
     name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"
     for path, _, _ in tree.matching(folder, name):
@@ -183,7 +183,11 @@ def cat12(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _facts_of_cat12(tree: Tree, folder: str, stem: str) -> dict[str, str]:
-    """Read head size in mL and grade of image quality from CAT12's report on a scan."""
+    """Return ``tiv`` (head size in mL) and ``iqr`` (image quality) from CAT12's report on a scan.
+
+    `folder` has the scan's maps, and `stem` is the name of the scan's file without ending. A value
+    that the report lacks is left out.
+    """
     name = f"cat_{stem}.xml"
     reports = joined_path(folder.rpartition("/")[0], "report")
     report = _text(tree, joined_path(reports, name), joined_path(folder, name))
@@ -222,7 +226,11 @@ def freesurfer(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _facts_of_freesurfer(text: str) -> dict[str, str]:
-    """Read head size in mL, and mean Euler number of the surfaces, from text of ``aseg.stats``."""
+    """Return ``tiv`` (head size in mL) and ``euler`` from the `text` of ``aseg.stats``.
+
+    The Euler number is the mean of both hemispheres' surfaces. A value that the text lacks is left
+    out.
+    """
     facts = {}
     volume = _TIV.search(text)
     if volume:
@@ -235,7 +243,7 @@ def _facts_of_freesurfer(text: str) -> dict[str, str]:
 
 
 def _text(tree: Tree, *paths: str) -> str:
-    """Return the text of the first file that exists; "" if none does."""
+    """Return the text of the first of `paths` that is a file of the tree; "" if none is."""
     path = tree.first(*paths)
     if not path:
         return ""

@@ -18,7 +18,10 @@ Kind = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """Subject of a scan or a row of measures, with the folder that holds the subject's folder."""
+    """Subject of a scan or of a row of measures, with the folder that holds the subject's folder.
+
+    `choose_homes` compares members, to find one subject in several folders.
+    """
 
     subject: str
     home: str
@@ -28,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True)
 class HomeChoice:
-    """Choice among subjects of one name in several folders.
+    """Result of `choose_homes`: the subjects to keep, and data sets for the subjects' names.
 
     `rows` are positions of the chosen subjects; `datasets` has, for each, the name of the data set
     to put in front of the subject's name, or "".
@@ -50,7 +53,10 @@ def home_of(path: str, subject: str) -> str:
 
 
 def names_of_homes(homes: Collection[str]) -> dict[str, str]:
-    """Return a short name for each folder: the first folder below the path that all share."""
+    """Return folder → short name: the first folder below the path that all `homes` share.
+
+    If two names would be the same, each is the whole path below, with "-" for "/".
+    """
     ordered = sorted(homes)
     shared = ""
     if ordered and all(ordered):
@@ -123,7 +129,10 @@ def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
 
 
 def scans_of_homes(scans: Iterable[FoundScan], dataset: str) -> list[FoundScan]:
-    """Choose scans by data set (folder), and name people after folders if `dataset` is "all"."""
+    """Return the scans of the chosen data sets (folders); with "all", named after their folders.
+
+    `dataset` is the rule of the user, as in `choose_homes`.
+    """
     listed = list(scans)
     members = []
     for scan in listed:

@@ -23,7 +23,10 @@ _REALIGNED_BY_CAT12 = "rsub-"
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Chosen longitudinal stream, positions of its subjects, and a note on the streams left out."""
+    """Chosen longitudinal stream, positions of its subjects, and a note on the streams left out.
+
+    Made by `choose_stream`; the note is "" if no stream is left out.
+    """
 
     stream: str
     rows: list[int]
@@ -44,7 +47,10 @@ def stream_of(name: str, *, is_template: bool = False) -> str:
 
 
 def streams_of(subjects: Sequence[str]) -> list[str]:
-    """Return each subject's longitudinal stream; B is a template if ``A.long.B`` is a subject."""
+    """Return the longitudinal stream of each of `subjects`: ``cross``, ``long`` or ``base``.
+
+    A subject B is a template, of the stream ``base``, if ``A.long.B`` is a subject.
+    """
     averages = set()
     for name in subjects:
         averages.add(name.partition(MARK)[2])
@@ -61,7 +67,10 @@ def scan_of_stream(name: str) -> str:
 
 
 def templates_below(tree: Tree) -> set[str]:
-    """Return the folders of templates of FreeSurfer's longitudinal stream, whatever their names."""
+    """Return the folders in `tree` of FreeSurfer's templates, averages of a person's scans.
+
+    A template's folder has a file ``base-tps``, or is B of a longitudinal copy ``A.long.B``.
+    """
     folders = set()
     for folder, names in tree.folders.items():
         if _TIME_POINTS in names:
@@ -74,10 +83,10 @@ def templates_below(tree: Tree) -> set[str]:
 
 
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
-    """Choose one of several longitudinal streams, by name or by a default, among rows of subjects.
+    """Choose one longitudinal stream among `subjects`, by the name `stream` or by a default.
 
-    Without a name the choice is ``cross``, or ``long`` if there are copies registered to a
-    template and no ``cross``.
+    `streams` has the stream of each subject. Without a name the choice is ``cross``, or ``long`` if
+    there are copies registered to a template and no ``cross``.
     """
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
@@ -109,7 +118,10 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
 def scans_of_stream(
     scans: Iterable[FoundScan], stream: str
 ) -> tuple[list[FoundScan], list[FoundScan], str]:
-    """Divide scans into the chosen longitudinal stream and all others; note the others."""
+    """Return the scans of the chosen longitudinal stream, all other scans, and a note on them.
+
+    `stream` is the name by the user, or "" for the default of `choose_stream`.
+    """
     listed = list(scans)
     names = []
     streams = []

@@ -15,7 +15,10 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 
 @dataclass(frozen=True)
 class Tree:
-    """Folder with the names of all files below, at any depth."""
+    """Folder with the names of all files below, at any depth.
+
+    `read_tree` makes a tree of a folder, and `tree_at` also one of tables of measures alone.
+    """
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)
@@ -54,7 +57,7 @@ class Tree:
         return name in self.folders.get(folder, ())
 
     def first(self, *paths: str) -> str:
-        """Return the first of some paths that is a file of the tree; "" if none is."""
+        """Return the first of `paths` that is a file of the tree; "" if none is."""
         return next(filter(self.has, paths), "")
 
 
@@ -66,7 +69,7 @@ def joined_path(folder: str, name: str) -> str:
 
 
 def read_tree(root: Path) -> Tree:
-    """List all files below a folder, but not in hidden folders such as ``.git``.
+    """Return a `Tree` of all files below `root`, without hidden files and folders such as ``.git``.
 
     Links that lead back to a folder above them are refused.
     """
@@ -91,7 +94,10 @@ def read_tree(root: Path) -> Tree:
 
 
 def _add_files(tree: Tree, folder: str) -> list[str]:
-    """Add the files of one folder to a tree, and return the paths of the subfolders."""
+    """Add the files in `folder` to `tree`, and return the paths of the subfolders.
+
+    Entries that are no files, such as pipes, are added to `skipped` of the tree.
+    """
     folders = []
     names = []
     with os.scandir(tree.root / folder) as entries:
@@ -192,7 +198,9 @@ _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")
 
 @dataclass(frozen=True)
 class FoundScan:
-    """Scan that a layout function has found; all paths are relative to the root folder.
+    """Scan in a folder, found by a layout function or in tables of measures; made for `index`.
+
+    All paths are relative to the root folder.
 
     Raises
     ------
@@ -238,7 +246,7 @@ class FoundScan:
 
     @property
     def person(self) -> str:
-        """Label of the subject, after the data set's name if the root folder holds several."""
+        """Label of the subject, after the name of the data set if the root folder holds several."""
         name = self.subject
         if self.dataset:
             name = f"{self.dataset}_{self.subject}"

@@ -39,9 +39,9 @@ __all__ = [
 def write_cohort(
     settings: SimulationSettings, folder: Path, *, n_workers: int = 1, progress: Progress = SILENT
 ) -> pd.DataFrame:
-    """Write a simulated cohort: images, ``participants.tsv`` and ``simulation.json``.
+    """Write a simulated cohort to `folder`: images, ``participants.tsv``, ``simulation.json``.
 
-    The files are the same for any `n_workers`.
+    Return the table of people. The files are the same for any `n_workers`.
     """
     from joblib import Parallel, delayed  # not at the top: other commands start sooner
 
@@ -111,7 +111,7 @@ def describe_simulation(settings: SimulationSettings) -> SimulationRecord:
 
 
 def _write_person(settings: SimulationSettings, person: Person, folder: Path) -> None:
-    """Write the simulated scan of a person as a compressed NIfTI file."""
+    """Write a person's simulated scan to ``images`` in `folder`, as a compressed NIfTI file."""
     affine = load_anatomy(settings.spacing_mm).affine
     image = nib.Nifti1Image(render_scan(settings, person), affine)
     image.header["descrip"] = b"neurocontrast simulated"

@@ -33,7 +33,10 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class RandomField:
-    """Gaussian random fields of unit variance, drawn at control points for any voxel size."""
+    """Gaussian random fields of unit variance, drawn at control points for any voxel size.
+
+    `Anatomy` has one field for folding, and one for smooth displacements.
+    """
 
     splines: tuple[Array, ...]
     """Cubic B-spline bases along the three axes, each of shape (n_voxels, n_controls)."""
@@ -41,7 +44,7 @@ class RandomField:
     """Factor that multiplies the noise at control points, by frequency; None for white noise."""
 
     def draw(self, generator: np.random.Generator, n_fields: int = 1) -> Array:
-        """Draw fields of shape (n_fields, nx, ny, nz)."""
+        """Draw `n_fields` fields on the voxel grid, an array (n_fields, nx, ny, nz)."""
         shape = tuple(basis.shape[1] for basis in self.splines)
         noise = generator.standard_normal((n_fields, *shape), dtype=np.float32)
         if self.gain is not None:
@@ -57,7 +60,8 @@ class RandomField:
 class Anatomy:
     """Templates and maps of effects on a voxel grid, for the simulation of brains.
 
-    Unless a shape is stated, a map is a flat array with a value for each voxel of `brain`.
+    Made by `load_anatomy`. Unless a shape is stated, a map is a flat array with a value for each
+    voxel of `brain`.
     """
 
     spacing_mm: float
@@ -95,7 +99,7 @@ class Anatomy:
 
 @functools.lru_cache(maxsize=2)
 def load_anatomy(spacing_mm: float) -> Anatomy:
-    """Return the templates on a grid of `spacing_mm`, from files that come with nilearn."""
+    """Return templates and maps of effects on a grid of `spacing_mm`, from files of nilearn."""
     affine, shape = mni_grid(spacing_mm)
     # About as wide as a voxel, against aliasing.
     sigma = math.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2)
@@ -133,7 +137,10 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
 
 
 def _medial_temporal(positions: Array) -> NDArray[np.float64]:
-    """Return the weight of the region of patients' atrophy at each position, 0 to 1."""
+    """Return the weight of patients' loss of grey matter at each position, an array (n,), 0 to 1.
+
+    `positions` (3, n) are in mm in MNI space. The weight is 1 at the region's centres.
+    """
     weights = []
     for centre in _MEDIAL_TEMPORAL:
         squared = ((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0)
@@ -142,7 +149,7 @@ def _medial_temporal(positions: Array) -> NDArray[np.float64]:
 
 
 def _bias_terms(positions: Array, inside: NDArray[np.bool_]) -> Array:
-    """Return smooth terms of bias fields (n_terms, n): polynomials of the voxels' positions.
+    """Return smooth terms of bias fields (n_terms, n): polynomials of voxel `positions` (3, n).
 
     Each term has mean 0 and unit variance over the voxels of the mask `inside`.
     """
@@ -153,7 +160,7 @@ def _bias_terms(positions: Array, inside: NDArray[np.bool_]) -> Array:
 
 
 def _fine_maps() -> dict[str, Array]:
-    """Return 1 mm maps of tissues and cortex, and a vector field towards the ventricles.
+    """Return name → 1 mm map: tissues, cortex, head, and axes of a field towards the ventricles.
 
     In the cortex, tissues are blurred as in an average of people who are aligned by an affine
     alone.
@@ -195,7 +202,10 @@ def _fine_maps() -> dict[str, Array]:
 
 
 def _ventricles(fluid: Array) -> NDArray[np.bool_]:
-    """Return a mask of the lateral ventricles: the fluid bodies at about (±14, -15, 14) mm."""
+    """Return a mask of the lateral ventricles in `fluid`, the 1 mm map of the share of fluid.
+
+    They are the connected bodies of fluid at about (±14, -15, 14) mm.
+    """
     bodies, _ = ndimage.label(fluid > 0.6)
     ventricles = np.zeros(fluid.shape, dtype=bool)
     for side in (-14.0, 14.0):
@@ -207,7 +217,10 @@ def _ventricles(fluid: Array) -> NDArray[np.bool_]:
 
 
 def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
-    """Return the random field whose zero surfaces are sulci: noise around one wavelength."""
+    """Return the random field whose zero surfaces are sulci: noise around one wavelength.
+
+    `axes` has the positions of voxels along each axis, in mm in MNI space.
+    """
     splines = _splines(axes, _FOLD_CONTROL_MM)
     shape = tuple(basis.shape[1] for basis in splines)
     turns = [
@@ -227,7 +240,9 @@ def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
 def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array, ...]:
     """Return cubic B-spline bases (n_voxels, n_controls) of three axes for a `RandomField`.
 
-    Bases are scaled so that white noise at the control points gives fields of unit variance.
+    `axes` has the positions of voxels along each axis, in mm, and `control_mm` is the distance
+    between control points. Bases are scaled so that white noise at the control points gives fields
+    of unit variance.
     """
     bases = []
     for origin, side, along_mm in zip(MNI_ORIGIN_MM, MNI_EXTENT_MM, axes, strict=True):
@@ -241,12 +256,16 @@ def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array,
 
 
 def _smooth(fine: Array, sigma: float) -> Array:
-    """Return a map smoothed by a Gaussian of standard deviation `sigma` in voxels."""
+    """Return the map `fine` smoothed by a Gaussian of standard deviation `sigma` in voxels."""
     return _filter(fine, [np.arange(n, dtype=np.float64) for n in fine.shape], sigma)
 
 
 def _filter(fine: Array, points: list[NDArray[np.float64]], sigma: float) -> Array:
-    """Return Gaussian averages of a map around each point of a grid, axis by axis."""
+    """Return the Gaussian average of the map `fine` around each point of a grid, axis by axis.
+
+    `points` has the grid's coordinates along each axis, and `sigma` is the standard deviation, both
+    in voxels of the map.
+    """
     for axis, centres in enumerate(points):
         distance = centres[:, None] - np.arange(fine.shape[axis])
         weights = np.exp(-0.5 * (distance / sigma) ** 2)

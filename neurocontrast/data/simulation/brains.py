@@ -67,10 +67,10 @@ def render_scan(
 
 
 def _ageing(person: Person) -> tuple[float, float, float]:
-    """Return the effects of age on cortex, ventricles and contrast: 0 at 20 years, about 1 at 80.
+    """Return effects of a person's age on cortex, ventricles and contrast: 0 at 20 years, 1 at 80.
 
-    The cortex thins fast in youth and slower later; ventricles hardly grow before 40 and fast after
-    60, in men earlier.
+    The age is the apparent age of the person's brain. The cortex thins fast in youth and slower
+    later; ventricles hardly grow before 40 and fast after 60, in men earlier.
     """
     years = (person.age + person.brain_age_gap - 20.0) / 60.0
     late = max(years, 0.0)
@@ -133,7 +133,10 @@ def _individual(
 
 
 def _displacement_of_sex(person: Person, anatomy: Anatomy) -> Array:
-    """Return the displacement (3, n) in mm by sex: along a pattern in men, against in women."""
+    """Return the displacement (3, n) in mm of the brain's voxels by the sex of a person.
+
+    Men are displaced along a smooth random pattern, and women against the same pattern.
+    """
     fields = anatomy.smooth.draw(derive_generator("simulated-sex"), 3)
     pattern = fields.reshape(3, -1)[:, anatomy.brain]
     along_pattern_mm = -_SEX_MM
@@ -145,7 +148,11 @@ def _displacement_of_sex(person: Person, anatomy: Anatomy) -> Array:
 def _strip(
     brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Imitate skull-stripping: return the image, and a mask of kept voxels in `anatomy.brain`."""
+    """Imitate skull-stripping of `brain`: return the image, and a mask (n,) of kept voxels.
+
+    The mask is over the voxels of `anatomy.brain`. Signals are relative to white matter; `scanner`
+    has the signal added to fluid, and the distance of the cut from the brain's border.
+    """
     mask = brain > _BORDER
     darkness = np.clip(1.0 - brain / np.float32(GREY), 0.0, 1.0) * mask
     with_fluid = brain + np.float32(scanner.fluid) * darkness
@@ -165,7 +172,11 @@ def _strip(
 def _acquire(
     brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
 ) -> NDArray[np.int16]:
-    """Imitate a scanner: contrast, blur, bias field and Rician noise; return whole numbers."""
+    """Return the volume that a scanner stores of `brain`, as whole numbers; 0 outside the brain.
+
+    Skull-stripping, contrast, blur, bias field and Rician noise are imitated. `brain` is the signal
+    of tissue relative to white matter.
+    """
     brain, kept = _strip(brain, scanner, anatomy, generator)
     inside = np.flatnonzero(kept)
     signal = np.maximum(brain, 0.0) ** np.float32(scanner.gamma)

@@ -69,7 +69,10 @@ class SimulationSettings(Settings):
 
 @dataclass(frozen=True)
 class Scanner:
-    """Scanner of a simulated site; signal and noise are relative to the signal of white matter."""
+    """Scanner of a simulated site; signal and noise are relative to the signal of white matter.
+
+    Drawn by `draw_scanner`.
+    """
 
     gain: float = 700.0
     """Stored intensity of white matter."""
@@ -92,7 +95,10 @@ class Scanner:
 
 @dataclass(frozen=True)
 class Site:
-    """Site of a simulated cohort: share of all people, shift of ages, and share of patients."""
+    """Site of a simulated cohort: share of all people, shift of ages, and share of patients.
+
+    Drawn by `draw_sites`.
+    """
 
     name: str
     share: float
@@ -102,7 +108,10 @@ class Site:
 
 @dataclass(frozen=True)
 class Person:
-    """Simulated person: age, sex, site, diagnosis, and strengths of the effects in the brain."""
+    """Simulated person: age, sex, site, diagnosis, and strengths of the effects in the brain.
+
+    Drawn by `draw_person`; `site` is the number of the person's site, from 0.
+    """
 
     index: int
     participant_id: str
@@ -142,7 +151,7 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 
 @functools.lru_cache(maxsize=8)
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
-    """Draw the shares of people, shifts of age, and fractions of patients of all sites."""
+    """Draw the names of all sites, with shares of people, shifts of age, and shares of patients."""
     shares = np.empty(settings.n_sites)
     shifts = np.empty(settings.n_sites)
     odds = np.empty(settings.n_sites)
@@ -165,7 +174,7 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
-    """Draw person number `index` (from 0), independently of all other people."""
+    """Draw person number `index` (from 0) of a simulated cohort, independently of other people."""
     sites = draw_sites(settings)
     # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's
     # place is fixed.

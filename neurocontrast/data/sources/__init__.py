@@ -138,7 +138,10 @@ def _settings_of_kind(trained: str, data: AnyDataSettings) -> AnyDataSettings:
 
 
 def _check_settings(data: AnyDataSettings, of_run: Json) -> None:
-    """Refuse settings of the section ``data`` that contradict the preprocessing of a run."""
+    """Refuse settings of section ``data`` that the user has set and that differ from a run's.
+
+    `of_run` has the settings that the preprocessing of the run has fixed, by name.
+    """
     problems = []
     for name in sorted(of_run.keys() & data.model_fields_set):
         asked = getattr(data, name)

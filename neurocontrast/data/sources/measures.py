@@ -69,7 +69,10 @@ class RegionalMeasures(Source):
 
     @property
     def known(self) -> MeasuresContract:
-        """Standardisation of measures: from a trained run, or fitted on the people of a new run."""
+        """Standardisation of measures: of a trained run, or fitted on people of a new run.
+
+        The people are the training people, and an error is raised before the fit.
+        """
         if self.contract_ is None:
             raise ConfigError(
                 "data.participants: missing. What an encoder reads of measures is learned from "
@@ -80,7 +83,11 @@ class RegionalMeasures(Source):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read people and measures; warn if a trained run had another atlas or program."""
+        """Read people and regional measures; warn if a trained run had another atlas or program.
+
+        Only a source by `as_in_run` has a trained run, and then refuses absent columns and wrong
+        units.
+        """
         _check_no_images(images_root)
         all_measured = check_images and not self.skips
         cohort = read_measures(
@@ -94,13 +101,14 @@ class RegionalMeasures(Source):
 
     @property
     def choice(self) -> dict[str, str]:
-        """Settings `atlas` and `measure`, by which tables of measures are chosen, as arguments."""
+        """Settings `atlas` and `measure` of `data`, by name: options of `Choice` among tables."""
         return {"atlas": self.data.atlas, "measure": self.data.measure}
 
     def _compared(self, cohort: Cohort) -> Cohort:
-        """Compare a cohort with the measures that an encoder was trained on; add warnings.
+        """Return `cohort`, with warnings where its measures differ from measures of a trained run.
 
         Absent columns and wrong units are refused; another atlas or program gives a warning.
+        Without a trained run, the cohort is returned unchanged.
         """
         table = cohort.measures
         contract = self.contract_
@@ -152,7 +160,10 @@ class RegionalMeasures(Source):
         return self._compared(join_measures(people, table, all_measured=not table.unread))
 
     def cohort_of(self, scans: Any, folder: Path) -> Cohort:
-        """Return a cohort from a DataFrame of regional measures, for `ScanEmbedder`."""
+        """Return a cohort of the DataFrame of regional measures that a `ScanEmbedder` was given.
+
+        `scans` is the DataFrame, with one row a person and one column a measure.
+        """
         del folder
         if not isinstance(scans, pd.DataFrame):
             raise DataError(
@@ -169,7 +180,10 @@ class RegionalMeasures(Source):
         return self._compared(people)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with a run's standardisation, or one fitted on training rows."""
+        """Return the source with a trained run's standardisation, or one fitted on training `rows`.
+
+        Without a cohort, the source is returned unchanged.
+        """
         if cohort is None:
             return self
         assert cohort.measures is not None
@@ -182,13 +196,16 @@ class RegionalMeasures(Source):
         return replace(standardised, learned=values[list(rows)])
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Return row → reason, for people who lack too many measures."""
+        """Return row → reason, for people of `cohort` who lack too many measures."""
         del progress
         assert cohort.measures is not None
         return with_damage(cohort, self.known.lacking(cohort.measures.values))
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason, for people who lack more measures than a new run would allow."""
+        """Return row → reason, for people who lack more measures than a new run would allow.
+
+        The training people are found with ``data.val_fraction`` and `seed`; see `unlearnable_at`.
+        """
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
@@ -213,7 +230,10 @@ class RegionalMeasures(Source):
         return with_damage(cohort, reasons)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's standardisation; `data` may change `max_missing`."""
+        """Return the source with a trained run's standardisation, as stated in `samples`.
+
+        `max_missing` of `data` takes the place of the run's, if the user has set another.
+        """
         learned = MeasuresContract.from_json(samples.preprocessing.content())
         allowed = self.data.max_missing
         if "max_missing" not in self.data.model_fields_set or allowed == learned.max_missing:
@@ -230,7 +250,7 @@ class RegionalMeasures(Source):
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
     def contract(self) -> Samples:
-        """Return names and standardisation of the measures, for ``encoder.json``."""
+        """Return names and standardisation of the measures, for a run's ``encoder.json``."""
         return Samples(preprocessing=PreprocessingRecord.model_validate(self.known.as_json()))
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
@@ -252,7 +272,7 @@ class RegionalMeasures(Source):
         return contents_of_measures(cohort.measures.values.reindex(columns=self.known.columns))
 
     def images(self, cohort: Cohort) -> MeasuresDataset:
-        """Return a dataset of the cohort's standardised measures, in the order of the rows."""
+        """Return a dataset of the cohort's standardised measures, in the order of its rows."""
         return MeasuresDataset(self._values(cohort))
 
     def _values(self, cohort: Cohort) -> npt.NDArray[np.float32]:
@@ -278,7 +298,11 @@ class RegionalMeasures(Source):
 def _warnings_of_change(
     cohort: Cohort, names: str, names_of_run: str, *, separator: str
 ) -> Iterator[str]:
-    """Warn if measures are of another atlas or program than the measures a run was trained on."""
+    """Warn if a cohort's measures are of another atlas or program than a trained run's measures.
+
+    `names` are the cohort's atlases or programs, and `names_of_run` are the run's, both joined by
+    `separator`.
+    """
     wanted = set(filter(None, names_of_run.split(separator)))
     if names and not wanted <= set(names.split(separator)):
         yield (

@@ -42,7 +42,7 @@ class PairedBrains(BrainVolumes):
     def read_cohort(
         self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
-        """Read scans with their measures; without ``--skip``, refuse scans without measures."""
+        """Read scans with regional measures; without ``--skip``, refuse scans without measures."""
         scans = super().read_cohort(
             participants, images_root=images_root, check_images=check_images
         )
@@ -70,14 +70,20 @@ class PairedBrains(BrainVolumes):
             return self.second.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with preprocessing of scans, and fitted standardisation of measures."""
+        """Return the source with preprocessing of scans, and standardisation of measures.
+
+        A standardisation of no trained run is fitted on the training `rows` of `cohort`.
+        """
         with _of_section_2():
             return replace(
                 super().prepared(cohort, rows), second=self.second.prepared(cohort, rows)
             )
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's preprocessing of scans and of measures."""
+        """Return the source with a trained run's preprocessing of scans and of measures.
+
+        `samples` is the description in the run's ``encoder.json``.
+        """
         second = self.second.as_in_run(
             Samples(preprocessing=samples.preprocessing_2 or PreprocessingRecord())
         )

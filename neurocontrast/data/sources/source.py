@@ -80,7 +80,7 @@ class Source:
 
     @property
     def skips(self) -> bool:
-        """Whether samples that cannot be read are left out."""
+        """Whether samples that cannot be read are left out, by ``data.skip_unreadable``."""
         return bool(getattr(self.data, "skip_unreadable", False))
 
     @property
@@ -112,7 +112,7 @@ class Source:
         return None
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with another folder for preprocessed samples."""
+        """Return the source with `folder` for preprocessed samples; unchanged if none are kept."""
         del folder
         return self
 
@@ -120,18 +120,22 @@ class Source:
         """Return the source with the preprocessing on which a network's input size depends.
 
         Preprocessing that must be learned, such as a standardisation, is learned from the training
-        `rows` of the cohort, and is refused without a cohort.
+        `rows` of `cohort`. Without a cohort such a run is refused, at once or when its input size
+        is asked for.
         """
         del cohort, rows
         return self
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with preprocessing learned by reading the training samples."""
+        """Return the source with preprocessing learned by reading the training samples.
+
+        These are the `rows` of `cohort`. The source is returned unchanged if nothing is learned.
+        """
         del cohort, rows, progress
         return self
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
-        """Preprocess the samples that are not yet ready to be read."""
+        """Preprocess the samples of `cohort` that are not yet ready to be read."""
         del cohort, progress
 
     def doubts(self, cohort: Cohort) -> list[str]:
@@ -140,12 +144,18 @@ class Source:
         return []
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Preprocess samples as `make_ready` does; return row → reason for unusable samples."""
+        """Preprocess samples as `make_ready` does; return row → reason for unusable samples.
+
+        Rows are positions in `cohort`.
+        """
         self.make_ready(cohort, progress)
         return {}
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason for samples that training cannot use, judged by the table alone."""
+        """Return row → reason for samples that training cannot use, judged by the table alone.
+
+        `seed` is of the split of `cohort` into training and validation.
+        """
         del cohort, seed
         return {}
 
@@ -154,7 +164,10 @@ class Source:
         return cohort.table
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return size and time of each sample's files, to notice changed files."""
+        """Return size and time of each sample's files, to notice changed files.
+
+        An empty list, the default, notices none.
+        """
         del cohort
         return []
 
@@ -175,7 +188,7 @@ class Source:
         raise NotImplementedError
 
     def contract(self) -> Samples:
-        """Return the description of the preprocessing, for ``encoder.json``."""
+        """Return the description of the samples' preprocessing, for a run's ``encoder.json``."""
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:
@@ -186,7 +199,10 @@ class Source:
         raise NotImplementedError
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return the settings of section ``data`` that a run has fixed, by name."""
+        """Return name → value of the settings of section ``data`` that a trained run has fixed.
+
+        `preprocessing` is the run's record in ``encoder.json``.
+        """
         raise NotImplementedError
 
     def set_up(self, encoder: Encoder) -> None:
@@ -205,7 +221,10 @@ class Source:
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return an object that makes two views, by section ``augment`` or Python transforms."""
+        """Return an object that makes two views of a batch by section ``augment``.
+
+        The object applies `built_in_views`, or the transform from Python if the section says so.
+        """
         if augment.transforms is None:
             transform = self.built_in_views(augment)
         elif self.augment is not None:
@@ -243,7 +262,10 @@ class Source:
         return record
 
     def check_unchanged(self, cohort: Cohort, provenance: Provenance, folder: Path) -> None:
-        """Refuse to resume a run whose files, or views from Python, have changed."""
+        """Refuse to resume a run whose files, or views from Python, have changed since its start.
+
+        `provenance` is the run's record of the files, and `folder` is the run's folder.
+        """
         now = self.record(cohort)
         changed = []
         for kind in self.files(cohort):
@@ -270,7 +292,7 @@ class Source:
 
 
 def _record_of(augment: Transform) -> Any:
-    """Return a description of view transforms for the run's record.
+    """Return a description of the view transforms `augment`, for the run's ``provenance.json``.
 
     If a transform cannot be described, such as a lambda, the names of all classes are returned.
     """
@@ -297,7 +319,10 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:
-    """Return a cohort whose rows are all samples of the wanted kind; refuse any other cohort."""
+    """Return `cohort` if all its rows are samples of the kind `wanted`; refuse any other cohort.
+
+    `wanted` is a value of the setting ``data.kind``.
+    """
     samples = "scans of brains"
     wanted_address = ADDRESSES.find(wanted)
     if wanted_address is not None:

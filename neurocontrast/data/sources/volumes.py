@@ -66,7 +66,7 @@ class BrainVolumes(Source):
 
     @property
     def cache(self) -> VolumeCache:
-        """Cache of preprocessed volumes on disk."""
+        """Cache on disk of the volumes that `transforms` make, in the folder ``data.cache_dir``."""
         data = self.data
         return VolumeCache(
             data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared
@@ -92,7 +92,7 @@ class BrainVolumes(Source):
         return Cohort(table, Path("scans"), channels=channels)
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with the cache in another folder."""
+        """Return the source with the cache of preprocessed volumes in `folder`."""
         return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
@@ -107,7 +107,11 @@ class BrainVolumes(Source):
         return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
 
     def _tried(self, cohort: Cohort | None) -> DescribedTransforms:
-        """Try the transforms from Python on the first scan, to learn the shape of the result."""
+        """Return the transforms from Python with the shape of the image made of the first scan.
+
+        The first scan is of `cohort`, and with ``--skip`` the first that can be read. Random
+        transforms are refused.
+        """
         transform = self.python_transforms
         if transform is None:
             raise ConfigError(
@@ -138,7 +142,10 @@ class BrainVolumes(Source):
         return described
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a run's preprocessing: settings, or transforms from Python."""
+        """Return the source with a trained run's preprocessing, by settings or Python transforms.
+
+        `samples` is the description in the run's ``encoder.json``.
+        """
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
         if "image_shape" in preprocessing:
@@ -152,7 +159,7 @@ class BrainVolumes(Source):
         return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return the settings of section ``data`` that a run's preprocessing has fixed."""
+        """Return name → value of the settings of section ``data`` that a trained run has fixed."""
         settings: dict[str, Any] = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         replaced = DataSettings.replaced()
         if not isinstance(self.transforms, Preprocessing):
@@ -168,7 +175,7 @@ class BrainVolumes(Source):
         return settings
 
     def contract(self) -> Samples:
-        """Return preprocessing, precision and channels of images, for ``encoder.json``."""
+        """Return preprocessing, precision and channels of images, for a run's ``encoder.json``."""
         return Samples(
             preprocessing=PreprocessingRecord.model_validate(self.transforms.contract()),
             cache_dtype=self.cache_dtype,
@@ -223,11 +230,11 @@ class BrainVolumes(Source):
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return total size and times of each scan's files."""
+        """Return total size, latest modification and latest change time of each scan's files."""
         return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]
 
     def grid(self, scan: ScanFiles) -> Grid:
-        """Return the voxel grid of a preprocessed scan; call `make_ready` first."""
+        """Return the voxel grid of a scan after preprocessing; call `make_ready` first."""
         if isinstance(self.transforms, Preprocessing):
             return preprocessed_grid(scan, self.transforms)
         _, affine = self.cache.read_with_affine(scan)
@@ -249,7 +256,10 @@ def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
 
 
 def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, target: Path) -> Path:
-    """Return a scan's path on disk, after writing a scan that is only in memory to `target`."""
+    """Return a scan's path on disk, after writing a scan that is only in memory to `target`.
+
+    Relative paths start from `root`, or from the working directory if None.
+    """
     if not isinstance(scan, SpatialImage):
         return (Path(root or "") / Path(scan).expanduser()).absolute()
     name = scan.get_filename()
@@ -262,7 +272,10 @@ def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, tar
 
 
 def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Return scans from the argument of `ScanEmbedder`, each a tuple with a file a channel."""
+    """Return the scans in `X`, the argument of `ScanEmbedder`, each as a tuple of files.
+
+    A tuple has one path or image for each of `channels`, the columns of a DataFrame `X`.
+    """
     if isinstance(X, pd.DataFrame):
         X = _rows_of_paths(X, channels)
     if isinstance(X, _Scan) or not isinstance(X, Iterable):
@@ -297,7 +310,7 @@ def _rows_of_paths(frame: pd.DataFrame, channels: tuple[str, ...]) -> list[tuple
 
 
 def _files_of_scan(scan: Any) -> tuple[Any, ...]:
-    """Return the files of a scan as a tuple with one file for each channel."""
+    """Return `scan`, one file or a list with a file for each channel, as a tuple."""
     if isinstance(scan, list | tuple | np.ndarray):
         return tuple(scan)
     return (scan,)

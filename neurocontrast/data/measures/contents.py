@@ -13,7 +13,7 @@ N_DIGITS = 4
 N_COARSE_DIGITS = 3
 """Significant digits of coarse digests (three), for tables that were rounded to two decimals."""
 _N_EXACT = 9
-"""Significant digits that survive a conversion of units; later digits may differ."""
+"""Significant digits of a measure that survive a conversion of units; later digits may differ."""
 _N_DIGESTS = 8
 """Largest number of exact (four-digit) digests of a row of measures."""
 _N_OF_DIGEST = 8
@@ -66,7 +66,11 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
 
 
 def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
-    """Yield the columns that each digest covers, with the number of significant digits."""
+    """Yield the columns of measures for each digest of a row, and the number of significant digits.
+
+    `names` are the sorted columns. Each exact digest (four digits) takes every n-th column; each
+    coarse digest (three digits) takes neighbouring columns.
+    """
     n_digests = int(np.clip(len(names) // _N_OF_DIGEST, 1, _N_DIGESTS))
     for first in range(n_digests):
         yield names[first::n_digests], N_DIGITS
@@ -77,16 +81,17 @@ def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
 
 
 def _as_numpy_rounds(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to three digits as numpy and pandas do: scale first, then halves to even.
+    """Round measures to three significant digits as numpy and pandas do.
 
-    C, Python's formats and R round a half by its binary digits.
+    The digits are scaled to a whole number first, and halves then go to the even one. C, Python's
+    formats and R round a half by its binary digits.
     """
     scale = _scale_of(values, N_COARSE_DIGITS)
     return np.rint(values * scale) / scale
 
 
 def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to three digits as spreadsheets do: halves away from zero."""
+    """Round measures to three significant digits as spreadsheets do: halves away from zero."""
     scale = _scale_of(values, N_COARSE_DIGITS)
     size = np.floor(rounded(np.abs(values) * scale) + 0.5)
     return np.copysign(size, values) / scale
@@ -101,6 +106,6 @@ def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to nine digits, so that a conversion of units changes no later rounding."""
+    """Round numbers to nine significant digits, so that units change no later rounding."""
     scale = _scale_of(values, _N_EXACT)
     return np.round(values * scale) / scale

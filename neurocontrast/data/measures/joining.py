@@ -51,10 +51,10 @@ def record_of_table(participants: Path) -> Path:
 
 
 def find_measures(participants: Path) -> Path:
-    """Find the table of measures for a table of people, if the user names none.
+    """Return the path of the table of measures for a table of people, if the user names none.
 
     A table of people without the JSON file of `index`, made by hand or by an earlier version, may
-    have ``measures.tsv`` beside it.
+    have ``measures.tsv`` beside it. The file at the path may be absent.
     """
     measures = measures_of_table(participants)
     if measures.is_file() or record_of_table(participants).is_file():
@@ -189,7 +189,11 @@ def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
 def _facts_of(
     table: MeasuresTable, keys: Sequence[tuple[str, str]]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site in tables of measures, one row a scan, and warnings."""
+    """Return age, sex and site of scans as their tables of measures state, and warnings.
+
+    The table has one row for each of `keys`, (participant, session) of the scans. Cells that cannot
+    be read are missing, and a warning says so.
+    """
     written = pd.DataFrame([dict(table.facts.get(key, {})) for key in keys])
     if not len(written.columns):
         return written, []
@@ -200,7 +204,11 @@ def _facts_of(
 
 
 def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site of scans from their folder's ``participants.tsv``, and warnings."""
+    """Return age, sex and site of scans from their folder's ``participants.tsv``, and warnings.
+
+    `path` is the file, and `people` has participant and session of each scan. A scan that no row,
+    or more than one, fits has missing cells.
+    """
     inspection = inspect_cohort(path, channels=(), check_images=False)
     listed = inspection.cohort.table
     keys = list(zip(listed["participant_id"].map(subject_label), listed["session"], strict=True))
@@ -222,7 +230,7 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
 
 
 def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> list[str]:
-    """Warn of cells of age, sex or site that cannot be read."""
+    """Return a warning on cells of age, sex or site that cannot be read; an empty list if none."""
     problems = [problem for problem in inspection.problems.found if problem.column in _FACTS]
     if not problems:
         return []
@@ -240,7 +248,10 @@ def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> 
 
 
 def notes_on_unread(table: MeasuresTable) -> list[str]:
-    """Return a warning that names scans with unreadable measures, and the reasons."""
+    """Return one warning that names all scans of `table` with unreadable measures, and the reasons.
+
+    The list is empty if there are none.
+    """
     if not table.unread:
         return []
     lines = [f"the measures of {len(table.unread)} scans cannot be read and are missing:"]
@@ -322,7 +333,7 @@ class Rows(NamedTuple):
 
 
 def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
-    """Return program and version for each scan; "" if not stated."""
+    """Return the program and version that `table` states for each scan of `rows`; "" if none."""
     versions = []
     for position in rows.positions.tolist():
         key = ("", "")
@@ -368,6 +379,9 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
 
 
 def _single_rows(keys: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return participant → row number, for participants with one row only."""
+    """Return participant → position in `keys`, for participants with one position.
+
+    `keys` are (participant, session) of the rows of a table of measures.
+    """
     n_rows = Counter(person for person, _ in keys)
     return {person: row for row, (person, _) in enumerate(keys) if n_rows[person] == 1}

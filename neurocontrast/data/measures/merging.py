@@ -60,7 +60,10 @@ class Merged:
         return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
-        """Add cells of age, sex or site; a cell becomes "" if two tables disagree."""
+        """Add the cells of a column of age, sex or site to `facts`.
+
+        A cell becomes "" if two tables disagree. `index` has participant and session of each cell.
+        """
         for key, cell in zip(index, cells, strict=True):
             if not is_missing(cell):
                 facts = self.facts.setdefault(key, {})
@@ -84,7 +87,7 @@ class Merged:
         self.problems.pass_on(self.collected)
 
     def without_unread(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Return measures without the scans that are skipped as unreadable."""
+        """Return the measures `values` without the rows of scans that are skipped as unreadable."""
         return values[~values.index.isin(list(self.unread))]
 
     def listed(self) -> tuple[tuple[str, str], ...]:
@@ -113,7 +116,11 @@ class Merged:
     def _add_disagreements(
         self, values: pd.DataFrame, frame: pd.DataFrame, seen: dict[str, str], source: str
     ) -> None:
-        """Add a problem for each value of a table that differs from an earlier table's."""
+        """Add to `problems` each value in `frame` that differs from an earlier table's value.
+
+        `values` are the measures of the earlier tables, and `seen` is measure → name of the first
+        table with the measure; `source` is the name of `frame`.
+        """
         common = frame.columns.intersection(values.columns)
         earlier, later = values[common].align(frame[common], join="inner", axis=0)
         old = earlier.to_numpy(float)
@@ -125,7 +132,10 @@ class Merged:
             self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a note for each table without scans that another table has, naming the scans."""
+        """Return a note for each table without values for some scans, naming the scans.
+
+        `values` are the measures of all tables, with a row for each scan.
+        """
         columns: dict[str, list[str]] = {}
         for source, frame in self.frames:
             columns.setdefault(source, []).extend(frame.columns.astype(str))
@@ -144,7 +154,7 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Fill a table's empty cells from a second table, and add its new scans and measures.
+    """Return `values` with empty cells filled from `frame`, and the scans and measures of both.
 
     `DataFrame.combine_first` does the same, and goes through hundreds of columns one by one.
     """
@@ -158,7 +168,10 @@ def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add each scan's program and version, if the table states them for its rows or as a whole."""
+    """Add each scan's program and version to `merged`, if `sheet` states them.
+
+    A sheet states them for each row, or for the whole table.
+    """
     programs = list(sheet.programs)
     if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
         programs = [sheet.software] * len(index)
@@ -174,10 +187,11 @@ def numbers_of(
     merged: Merged,
     source: str,
 ) -> npt.NDArray[np.float64]:
-    """Convert a table's measures to numbers, one row a scan; unreadable cells become problems.
+    """Return chosen measures of `sheet` as numbers, a row a scan; bad cells become problems.
 
-    All columns are converted in one call: a table has hundreds of columns, and pandas takes a
-    millisecond for a call.
+    `chosen` is region → column of `sheet`. Volumes are converted to mm³; missing, unreadable and
+    impossible negative cells are NaN. All columns are converted in one call: a table has hundreds
+    of columns, and pandas takes a millisecond for a call.
     """
     columns = list(chosen.values())
     cells = pd.Series(
@@ -207,7 +221,10 @@ def numbers_of(
 
 
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """Replace zeros of structures that every brain has by NaN, and note how many."""
+    """Return `frame` with NaN for zeros of structures that every brain has.
+
+    `merged` gets notes on how many there are, and the measures that are 0 for each scan.
+    """
     names = frame.columns.astype(str)
     never_empty = []
     for name in names:

@@ -132,7 +132,7 @@ def _resource_of_labels(folder: Path, path: Path, atlas: str | None) -> tuple[li
 
 
 def _measure_of_channel(channel: str) -> str:
-    """Return FreeSurfer's name for a measure of OpenBHB; unknown names are unchanged."""
+    """Return FreeSurfer's name for a measure named `channel` in OpenBHB, or the same name."""
     for word, measure in _CHANNELS.items():
         if word in channel:
             return measure

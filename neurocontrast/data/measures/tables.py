@@ -96,7 +96,7 @@ class MeasuresTable:
 
     @property
     def parcellation(self) -> str:
-        """Names of the atlases without aseg, which goes with any parcellation."""
+        """Names of the atlases joined by ``+``, without aseg, which goes with any parcellation."""
         return "+".join(name for name in self.atlas.split("+") if name != "aseg")
 
 
@@ -237,7 +237,11 @@ def _merge(
     *,
     skip: bool = False,
 ) -> MeasuresTable:
-    """Merge tables into one; refuse people whose values are in other units than the rest."""
+    """Merge sheets into one `MeasuresTable`; refuse people whose values are in other units.
+
+    `keep` names further columns to take, and `sites` is participant → site. With `skip`, scans with
+    problems are left out, and no error.
+    """
     notes = merged.notes
     for sheet in sheets:
         if sheet.damage:
@@ -300,7 +304,10 @@ def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
 def _check_values(
     values: pd.DataFrame, kinds: Mapping[str, Kind], people: People, collected: Problems | None
 ) -> None:
-    """Refuse values in wrong units and codes for missing values, or add problems to `collected`."""
+    """Refuse measures in wrong units, and codes for missing values.
+
+    If `collected` is given, problems are added to `collected`, and none is an error.
+    """
     try:
         check_units(values, kinds)
     except DataError as error:
@@ -324,7 +331,7 @@ def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
 
 
 def _add_damage(sheet: Sheet, merged: Merged) -> None:
-    """Add a file's damage as a problem, with the scan's name if the file is of a single scan."""
+    """Add to `merged` the problem of a damaged file, with the scan's name if there is one."""
     name = ""
     if len(sheet.identifiers):
         name = next(starmap(scan_name, index_of(sheet, merged, "")))
@@ -332,7 +339,10 @@ def _add_damage(sheet: Sheet, merged: Merged) -> None:
 
 
 def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) -> None:
-    """Add a table's measures to the merged tables; bad columns and cells become problems."""
+    """Add the measures of `sheet` to `merged`; bad columns and cells become problems.
+
+    `keep` names further columns to take. If there are `several` tables, messages name this one.
+    """
     sheet = without_templates(sheet, merged.notes)
     problems = merged.problems
     source = ""
@@ -367,7 +377,10 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:
-    """Return names and sites of the rows of measures, for messages."""
+    """Return a `People` for messages: name and site of each row of measures in `values`.
+
+    `sites` is participant's name without ``sub-`` → site.
+    """
     names = []
     of_rows = []
     for participant, session in values.index:

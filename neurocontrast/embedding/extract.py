@@ -135,7 +135,7 @@ def extract_features(
 def _batches_to_do(
     features: npt.NDArray[np.float32], size: int, finished: FinishedBatches | None
 ) -> list[range]:
-    """Return the rows of each batch to compute; fill `features` from batches stored on disk."""
+    """Return the rows of each batch of `size` to compute; fill `features` from batches on disk."""
     batches = []
     for start in range(0, len(features), size):
         rows = range(start, min(start + size, len(features)))
@@ -149,7 +149,10 @@ def _batches_to_do(
 def _quick_layout(
     encoder: Encoder | ContrastiveModel | SeveralEncoders, device: torch.device
 ) -> Iterator[None]:
-    """Convert weights to the memory format fastest on a CPU, until the context ends."""
+    """Convert an encoder's weights to the memory format fastest on a CPU, until the context ends.
+
+    On other devices nothing is changed.
+    """
     if device.type != "cpu":
         yield
         return

@@ -285,10 +285,10 @@ def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
 def align(
     values: npt.NDArray[np.floating], score: LinearScore, names: Sequence[str]
 ) -> npt.NDArray[np.floating]:
-    """Arrange an encoder's score and feature blocks in the order of all blocks of a run.
+    """Arrange an encoder's score and feature blocks in the order `names` of all blocks of a run.
 
-    Values have the shape (1 + n_blocks, …), the score first. The score of an encoder with a single
-    block is the part of this block; the part of a block that an encoder lacks is 0.
+    `values` have the shape (1 + n_blocks, …), the score first. The score of an encoder with a
+    single block is the part of this block; the part of a block that an encoder lacks is 0.
     """
     if list(score.blocks) == list(names):
         return values
@@ -312,7 +312,11 @@ def _smooth(
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
-    """Refuse a scan if its score, or a score after replacing a patch, is not finite."""
+    """Refuse a scan if its score, or a score after replacing a patch, is not finite.
+
+    `whole` has the score, and `carried` the occlusion maps; `number` is the position of the scan
+    among the chosen scans.
+    """
     if np.isfinite(whole).all() and np.isfinite(carried).all():
         return
     raise DataError(
@@ -367,7 +371,12 @@ def _explain_mean(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return a scan's occlusion maps and contributions, as means over the encoders of a run."""
+    """Return a scan's occlusion maps and contributions, as means over the encoders of a run.
+
+    `row` is the number of the scan, and contributions are its score and the part of each block of
+    features. Patches have `size`, and their lattice begins `offset` voxels before the volume's
+    edge.
+    """
     names = names_of_blocks(map(attrgetter("score"), members))
     maps = []
     contributions = []
@@ -386,7 +395,12 @@ def _explain(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return a scan's occlusion maps and contributions, for one encoder."""
+    """Return a scan's occlusion maps and contributions, for one encoder.
+
+    `volume` is the preprocessed scan, and contributions are its score and the part of each block of
+    features. Patches have `size`, and their lattice begins `offset` voxels before the volume's
+    edge.
+    """
     backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
     fill = torch.tensor(backgrounds)
@@ -403,9 +417,10 @@ def _explain(
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return the first voxel of lattice number `number`; each lattice is shifted differently.
+    """Return by how many voxels lattice `number` of patches begins before the volume's edge.
 
-    Lattices with different shifts locate differences within a patch.
+    Along each axis, the number is below a patch's side, in `size`. Lattices with different shifts
+    locate differences within a patch.
     """
     depth, height, width = size
     return (
@@ -416,9 +431,10 @@ def offset_of(number: int, size: Size) -> Size:
 
 
 def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Patch]:
-    """Return the patches of a lattice that contain at least one voxel of the mask.
+    """Return the patches of a lattice that contain at least one voxel of the brain's mask.
 
-    Patches do not overlap. Patches at the edges of the volume are smaller than `size`.
+    Patches do not overlap. Patches at the edges of the volume are smaller than `size`. The first
+    patch begins `offset` voxels before the volume's edge.
     """
     axes = []
     for n, side, first in zip(mask.shape, size, offset, strict=True):

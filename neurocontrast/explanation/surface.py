@@ -79,7 +79,10 @@ def _atlas_of_cortex(atlas: str) -> str:
 
 
 def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Read the annotation of a hemisphere; refuse a damaged file or another surface mesh."""
+    """Return the region's number at each vertex and the names of regions, from an annotation file.
+
+    The file is of one hemisphere. A damaged file or another surface mesh is refused.
+    """
     try:
         labels, _, names = read_annot(path)
     except (OSError, ValueError, IndexError, TypeError) as error:
@@ -125,7 +128,7 @@ def values_of_vertices(
 def _values_by_kind(
     values: Mapping[str, float], labels: Labels
 ) -> dict[Kind, dict[str, npt.NDArray[np.float64]]]:
-    """Return the values of vertices by kind of measure, such as thickness.
+    """Return kind of measure, such as thickness → hemisphere → value of the region at each vertex.
 
     Kinds without any value are left out.
     """

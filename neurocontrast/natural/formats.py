@@ -110,7 +110,11 @@ def read_class_folders(files: FileSet) -> Pictures:
 
 
 def _without_shared_folders(paths: list[list[str]]) -> list[list[str]]:
-    """Remove the leading folders that all paths share, but not a folder such as ``train``."""
+    """Return `paths` without the leading folders that all paths share.
+
+    A path is a list of folders and file. A folder of a split, such as ``train``, stays, and so does
+    the last folder, which is the class.
+    """
     while paths[0][0].lower() not in _SPLIT_OF_NAME:
         first = paths[0][0]
         if not all(len(path) > 2 and path[0] == first for path in paths):
@@ -193,7 +197,7 @@ def _read_records(dataset: str, files: FileSet, file: str) -> Pixels:
 
 
 def _content(files: FileSet, name: str, dataset: str) -> bytes:
-    """Return the content of a CIFAR file; refuse a source without the file."""
+    """Return the bytes of the CIFAR file `name` among `files`; refuse a source without the file."""
     path = files.called(name)
     if path is not None:
         return files.read(path)
@@ -207,7 +211,10 @@ def _content(files: FileSet, name: str, dataset: str) -> bytes:
 
 
 def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
-    """Refuse labels beyond the number of classes of a data set."""
+    """Refuse a file `name` with a number of a class in `codes` that the data set does not have.
+
+    `column` is the column of labels, for the message, and classes are counted from 0.
+    """
     bad = np.flatnonzero(codes >= n_classes)
     if len(bad):
         raise DataError(
@@ -248,7 +255,11 @@ def read_mnist(dataset: str, files: FileSet) -> Pictures:
 
 
 def _read_file(files: FileSet, kind: str, *, n_dims: int) -> Pixels:
-    """Return the array in one of MNIST's files, under any of the usual names of the file."""
+    """Return the images or labels in one of MNIST's files, under any of the file's usual names.
+
+    `kind` is the beginning of the names, such as ``train-images``, and `n_dims` is 3 for images (n,
+    H, W) and 1 for labels (n,).
+    """
     names = [f"{kind}{mark}idx{n_dims}-ubyte{ending}" for mark in "-." for ending in ("", ".gz")]
     for name in names:
         path = files.called(name)

@@ -51,7 +51,7 @@ def warp(x_BCHW: Tensor, corners: np.ndarray, sizes: np.ndarray, back: np.ndarra
 
 
 def to_gray(x_BCHW: Tensor) -> Tensor:
-    """Return the luma, 0.299 R + 0.587 G + 0.114 B, in all three channels."""
+    """Replace the colours of images by their luma, 0.299 R + 0.587 G + 0.114 B, in all channels."""
     luma: Tensor = rgb_to_grayscale(x_BCHW)
     return luma.expand_as(x_BCHW).contiguous()
 

@@ -61,7 +61,10 @@ class NaturalImages(Source):
         return len(_COLOURS)
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with size of the images, and mean and deviation of training colours."""
+        """Return a copy of the source that is fitted on the training images, `rows` of a cohort.
+
+        Fitted are size of the images, and mean and deviation of each colour.
+        """
         images = self.images(cohort)
         standardise = self.data.standardise
         shape: Any = tuple(images.image_shape)
@@ -83,7 +86,10 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with the image size, means and deviations that a run stored."""
+        """Return a copy of the source with the image size, means and deviations that a run stored.
+
+        `samples` is read from the run's ``encoder.json``; damaged content is a `DataError`.
+        """
         try:
             contract = ImageContract.model_validate(samples.preprocessing.content())
         except ValidationError as error:
@@ -94,7 +100,10 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return the setting `standardise` of section ``data`` with which a run was trained."""
+        """Return the setting of section ``data`` with which a run was trained: `standardise`.
+
+        `preprocessing` is the record of the run.
+        """
         return {"standardise": preprocessing.standardise}
 
     def contract(self) -> Samples:
@@ -125,13 +134,13 @@ class NaturalImages(Source):
         return images
 
     def set_up(self, encoder: Encoder) -> None:
-        """Set the network to standardise colours by their means and deviations."""
+        """Set the network to standardise colours by means and deviations of the training images."""
         contract = self.contract_
         if contract is not None and contract.mean is not None and contract.std is not None:
             encoder.set_standardisation(contract.mean, contract.std)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return a digest of the pixels of each image."""
+        """Return a digest of the pixels of each image of a cohort."""
         with progress.task("Comparing images", None, "images"):
             return self.images(cohort).contents()
 
@@ -143,7 +152,10 @@ class NaturalImages(Source):
         return signatures
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind of file → names and paths: image stores, and files of vectors."""
+        """Return kind of file → (name, path) pairs, for image stores and files of vectors.
+
+        The files are of a cohort.
+        """
         stores = set()
         for path in cohort.table["path"]:
             store, _ = split_image_path(str(path))

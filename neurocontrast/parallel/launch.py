@@ -113,7 +113,7 @@ def launch(hardware: Hardware) -> Engine:
 
 
 def _check_number(hardware: Hardware, process: Launched) -> None:
-    """Refuse `hardware` settings that ask for another number of processes than were started."""
+    """Refuse `hardware` that asks for another number of processes than the launcher started."""
     starts = process.by is None and hardware.num_nodes == 1 and hardware.devices > 1
     if starts and COMMAND not in os.environ:
         raise ConfigError(
@@ -142,7 +142,10 @@ def _check_number(hardware: Hardware, process: Launched) -> None:
 def _launch_fabric(
     hardware: Hardware, accelerator: Literal["cpu", "cuda"], process: Launched
 ) -> Engine:
-    """Launch Lightning Fabric, and connect the processes if there are several."""
+    """Launch Lightning Fabric, and connect the processes of a training if there are several.
+
+    Return both as an `Engine`. `process` says which launcher started this process.
+    """
     is_one = hardware.n_processes == 1
     strategy: str | DDPStrategy = "auto"
     if not is_one:
@@ -243,7 +246,7 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
 
 
 def _is_lost_connection(error: RuntimeError) -> bool:
-    """Tell whether communication failed because another process has ended."""
+    """Tell by an error's type or text whether communication failed as another process has ended."""
     return (
         isinstance(error, dist.DistError)
         or "gloo" in str(error).lower()

@@ -56,7 +56,10 @@ class FinishedBatches:
         return False
 
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
-        """Store a batch's features on disk, unless any is not finite and must be computed again."""
+        """Store the features of the batch `name` on disk, unless any feature is not finite.
+
+        A batch with such a feature is computed again when the call continues.
+        """
         if np.isfinite(features).all():
             with (
                 atomic_path(self._folder / f"{name}.npy") as temporary,

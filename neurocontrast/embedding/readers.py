@@ -175,7 +175,10 @@ def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
 
 
 def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
-    """Return the warnings about samples, over all encoders of a run; repeated warnings once."""
+    """Return the warnings about samples, over all encoders of a run; repeated warnings once.
+
+    `readings` has for each encoder, or encoders of one preprocessing, the table of samples.
+    """
     warnings = list[str]()
     for reading in readings:
         warnings += reading.cohort.warnings

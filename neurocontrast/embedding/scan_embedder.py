@@ -240,7 +240,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             )
 
     def _source(self, reader: Reader) -> Brains:
-        """Return the object that preprocesses scans or measures for a network.
+        """Return the source that preprocesses scans or measures for a reader's network.
 
         Networks of other samples, such as natural images, are refused.
         """

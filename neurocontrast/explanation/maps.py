@@ -304,7 +304,11 @@ def align(
 def _smooth(
     maps: npt.NDArray[np.float64], smooth_mm: float, spacing_mm: Sequence[float]
 ) -> npt.NDArray[np.float32]:
-    """Smooth maps (n, D, H, W) by a Gaussian, given the full width at half maximum in mm."""
+    """Smooth occlusion maps (n, D, H, W) by a Gaussian.
+
+    `smooth_mm` is the full width at half maximum, and `spacing_mm` the distance of voxels along
+    each axis.
+    """
     sigma = [0.0]  # across maps
     for step in spacing_mm:
         sigma.append(smooth_mm / FWHM_PER_SIGMA / step)
@@ -326,7 +330,10 @@ def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
 
 
 def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
-    """Return the sides of a patch in voxels; refuse a patch smaller than a voxel."""
+    """Return the sides in voxels of a patch of `patch_mm`; refuse a patch smaller than a voxel.
+
+    `spacing_mm` is the distance of voxels along each axis.
+    """
     if patch_mm < max(spacing_mm):
         raise ConfigError(
             f"explanation.patch_mm: a patch of {patch_mm:g} mm is smaller than a voxel of "
@@ -494,9 +501,10 @@ def occlude(
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     """Return a preprocessed scan's background intensity, and the mask of brain or head.
 
-    In a skull-stripped scan the background is one constant, and all voxels of another value are
-    brain, because after normalisation within the brain fluid may be darker than the background. In
-    other scans, voxels clearly brighter than the background are head.
+    `voxels` is one channel of the scan. In a skull-stripped scan the background is one constant,
+    and all voxels of another value are brain, because after normalisation within the brain fluid
+    may be darker than the background. In other scans, voxels clearly brighter than the background
+    are head.
     """
     background = corner_median(voxels)
     differs = voxels != background
@@ -569,7 +577,7 @@ def _side_of(x: float) -> str:
 
 @cache
 def _regions() -> tuple[npt.NDArray[np.float64], Sequence[str]]:
-    """Return the centres (n, 3) of regions in MNI space (mm), and their names."""
+    """Return the centres (n, 3) of brain regions in MNI space (mm), and the regions' names."""
     from nilearn import datasets  # takes seconds; nothing is downloaded
 
     cortex = datasets.fetch_coords_dosenbach_2010()

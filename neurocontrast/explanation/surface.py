@@ -21,7 +21,7 @@ _DEFAULT_ATLAS = "aparc"
 _VIEWS = (("lh", "lateral"), ("lh", "medial"), ("rh", "medial"), ("rh", "lateral"))
 
 Labels = dict[str, tuple[npt.NDArray[np.int32], list[str]]]
-"""Number of the region at each vertex, and the names of regions, by hemisphere (lh, rh)."""
+"""Hemisphere (``lh`` or ``rh``) → number of the region at each vertex, and the names of regions."""
 
 
 def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Labels | None:
@@ -194,7 +194,10 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
 
 
 def _largest(drawn: Mapping[Kind, Mapping[str, npt.NDArray[np.float64]]]) -> float:
-    """Return the largest absolute value over all vertices and kinds of measure, ignoring NaN."""
+    """Return the largest absolute value to draw, over all vertices and kinds of measure.
+
+    NaN is ignored. `drawn` is kind of measure → hemisphere → value at each vertex.
+    """
     sides: list[npt.NDArray[np.float64]] = []
     for by_side in drawn.values():
         sides += by_side.values()

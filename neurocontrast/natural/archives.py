@@ -23,7 +23,7 @@ ARCHIVE_FAULTS = (
     *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError),
 )
-"""Errors that reading a damaged or encrypted archive can raise."""
+"""Errors that Python raises on reading a damaged or encrypted archive."""
 
 _NOISE = ("__macosx", "thumbs.db", "desktop.ini")
 
@@ -44,9 +44,9 @@ class FileSet:
         return (self.folder / name).read_bytes()
 
     def called(self, last: str) -> str | None:
-        """Return the name of the file called `last`, in any folder; None if absent.
+        """Return the path, one of `names`, of the file called `last`; None if absent.
 
-        Refuse two such files.
+        Two such files are refused with a `DataError`.
         """
         names = [name for name in self.names if name.rpartition("/")[2] == last]
         if len(names) > 1:

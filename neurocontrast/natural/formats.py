@@ -20,7 +20,7 @@ _SPLIT_OF_NAME = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
     **dict.fromkeys(("val", "valid", "validation"), "validation"),
 }
-"""Name of a folder in lower case → split."""
+"""Name of a folder in lower case → split of the images in the folder."""
 
 _N_PIXELS = 3 * 32 * 32
 _CLASSES = {
@@ -148,7 +148,10 @@ def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[s
 
 
 def read_cifar(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072)."""
+    """Return the pictures of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072).
+
+    `dataset` is ``cifar10`` or ``cifar100``, and `files` has the files of the binary version.
+    """
     train, test = _FILES_OF_CIFAR[dataset]
     columns = _LABELS_OF_CIFAR[dataset]
     names: list[str] = []
@@ -181,7 +184,10 @@ def read_cifar(dataset: str, files: FileSet) -> Pictures:
 
 
 def _read_records(dataset: str, files: FileSet, file: str) -> Pixels:
-    """Return the records of a CIFAR file, an array (n, bytes of labels and pixels)."""
+    """Return the records of a CIFAR file, an array (n, bytes of labels and pixels).
+
+    A file of another size, or with a label beyond the number of classes, is refused.
+    """
     columns = _LABELS_OF_CIFAR[dataset]
     length = len(columns) + _N_PIXELS
     content = np.frombuffer(_content(files, file, dataset), dtype=np.uint8)

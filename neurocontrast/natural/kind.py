@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NaturalImagesKind(SampleKind):
-    """Natural images, read from stores of pixels."""
+    """Natural images as a kind of samples, read from stores of pixels."""
 
     name = "images"
     title = "natural images"

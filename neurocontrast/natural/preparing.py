@@ -68,7 +68,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
 
 
 def _read_pictures(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures in a folder or archive, by the format of the data set."""
+    """Return the pictures in `files`, of a folder or archive, by the format of the data set."""
     if dataset == "folder":
         return read_class_folders(files)
     if dataset.startswith("cifar"):
@@ -117,7 +117,10 @@ def _write_store(
     problems = Problems("images")
 
     def readable() -> Iterator[tuple[str, Pixels]]:
-        """Yield name and pixels of each readable image; add a problem for each other image."""
+        """Yield name and pixels of each readable image; add a problem for each other image.
+
+        Images are the rows of the plan.
+        """
         for row, name in enumerate(names):
             try:
                 yield name, _read_image(pictures, plan, row, settings)
@@ -192,7 +195,10 @@ def _record(
     table: pd.DataFrame,
     origin: ImagesOrigin,
 ) -> ImagesRecord:
-    """Return the content of ``images.json``, which holds no path of this machine."""
+    """Return the content of ``images.json`` for a store, which holds no path of this machine.
+
+    `table` is the table of images, and `origin` describes the source.
+    """
     from PIL import features
 
     environment = Environment.model_validate(describe_environment())
@@ -347,7 +353,7 @@ def divide(
 
 
 def _check_enough(split: str, n_kept: int, n_images: int) -> None:
-    """Refuse the setting ``n_`` + `split` if more images are to be kept than the split has."""
+    """Refuse to keep more images of a split (`n_kept`) than the split has (`n_images`)."""
     if n_kept <= n_images:
         return
     remedy = ""

@@ -38,7 +38,7 @@ def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
 
 
 def _read_record(path: Path) -> ImagesRecord:
-    """Read ``images.json``; return an empty record if the file is absent or damaged."""
+    """Read the ``images.json`` at `path`; the record is empty for an absent or damaged file."""
     try:
         return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
     except DataError:
@@ -54,7 +54,7 @@ def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
 
 
 def read_words() -> Words:
-    """Read the nouns that reports use for natural images."""
+    """Read the nouns that reports use for natural images, from ``templates/words.yaml``."""
     path = resources.files(_ROOM) / "templates" / "words.yaml"
     return Words(**yaml.safe_load(path.read_text("utf-8")))
 

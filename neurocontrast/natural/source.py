@@ -47,7 +47,10 @@ class ImageContract(Settings):
 
 @dataclass(frozen=True)
 class NaturalImages(Source):
-    """Source of natural images, whose pixels are in a store."""
+    """Source of natural images, whose pixels are in a store.
+
+    `data` is the section ``data`` of a configuration.
+    """
 
     content_words: ClassVar[Mapping[str, str]] = {"stores": "images"}
 
@@ -107,7 +110,7 @@ class NaturalImages(Source):
         return {"standardise": preprocessing.standardise}
 
     def contract(self) -> Samples:
-        """Return size, mean and deviation of images for ``encoder.json``; empty before `fitted`."""
+        """Return image size, means and deviations for ``encoder.json``; empty before `fitted`."""
         if self.contract_ is None:
             return Samples()
         content = self.contract_.model_dump(mode="json")
@@ -123,7 +126,7 @@ class NaturalImages(Source):
         return self.images(cohort).image_shape[1:]
 
     def images(self, cohort: Cohort) -> ImageDataset:
-        """Return a dataset of the cohort's images; refuse another size than in training."""
+        """Return a dataset of a cohort's images; refuse images of another size than in training."""
         images = ImageDataset(cohort)
         if self.contract_ is not None and tuple(images.image_shape) != self.contract_.shape:
             raise DataError(
@@ -145,7 +148,7 @@ class NaturalImages(Source):
             return self.images(cohort).contents()
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return size and times of a cohort's image stores, to notice changed files."""
+        """Return for each image store of a cohort its size and times, to notice changed files."""
         signatures: list[tuple[int, ...]] = []
         for _, store in self.files(cohort)["stores"]:
             signatures.append(signature_of([str(store)]))

@@ -135,7 +135,7 @@ class Located:
         self._problems: dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """Add the image that a path names; return why the image cannot be used, or ""."""
+        """Add the image that `path` names; return why the image cannot be used, or ""."""
         file, _, index = path.rpartition("#")
         if file not in self._numbers and file not in self._problems:
             self._open(file)
@@ -174,9 +174,10 @@ class Located:
         return located
 
     def _problem_of(self, path: str) -> str:
-        """Add an image, as `add` does; refuse also other kinds of path and another size.
+        """Add the image that `path` names, as `add` does, and compare sizes with the first store.
 
-        Returns the reason, or "" for a usable image.
+        Return why the image cannot be used, or "". Another kind of path, or another size, is a
+        reason.
         """
         if not is_image_path(path):
             return (
@@ -238,7 +239,11 @@ def statistics_of(
 def write_store(
     folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]
 ) -> ImageStore:
-    """Write images of one shape (3, H, W) as a store into a folder, one after another."""
+    """Write images of one shape (3, H, W) as a store into a folder, one after another.
+
+    Return the opened store. Another number of images than `n_images`, or another shape, is a
+    `DataError`.
+    """
     target = folder / STORE_NAME
     header = {"descr": "|u1", "fortran_order": False, "shape": (n_images, *shape)}
     # Written, not mapped: on a full disk a write raises an error, and a page of a map ends the

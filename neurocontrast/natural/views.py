@@ -213,7 +213,8 @@ def _jittered(
 ) -> Tensor:
     """Change brightness, contrast, saturation and hue of images, each image in its own order.
 
-    Each image takes four steps; images that take the same step at the same turn are one batch.
+    `applied`, `factors` and `order` are the result of `draw_jitter`. Each image takes four steps;
+    images that take the same step at the same turn are one batch.
     """
     from neurocontrast.natural.operations import COLOUR_OPERATIONS
 

@@ -43,7 +43,7 @@ def is_distributed() -> bool:
 def gather_sizes(n: int, device: torch.device) -> list[int]:
     """Return the batch size of every process, from the size `n` of this process's batch.
 
-    A GPU needs a single transfer of memory.
+    All sizes leave a GPU in a single transfer.
     """
     sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=device)
     sizes[dist.get_rank()] = n

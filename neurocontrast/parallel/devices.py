@@ -16,7 +16,7 @@ _TRIM_THRESHOLD = -1
 _MMAP_THRESHOLD = -3
 """Number of the option M_MMAP_THRESHOLD of glibc's function mallopt(3)."""
 _LARGEST_OF_GLIBC = 2**25
-"""Largest threshold in bytes to which glibc adapts without options."""
+"""Largest M_MMAP_THRESHOLD, in bytes, to which glibc adapts without options."""
 
 COMMAND = "NEUROCONTRAST_COMMAND"
 """Environment variable with the process ID of the command line's process, inherited by the

@@ -36,7 +36,7 @@ _TABLES = (
 The first pattern that fits counts.
 """
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
-"""Pattern of columns in brainprep's tables of CAT12 results."""
+"""Pattern in names of columns of brainprep's tables of CAT12 results: volumes of a tissue."""
 _OF_ONE = re.compile(r"sub-[A-Za-z0-9]+(?:_ses-[A-Za-z0-9]+)?(?=_)")
 """Pattern of the scan's identifier at the beginning of a file name, for a table of one scan."""
 _N_BRAINPREP_COLUMNS = 5
@@ -46,7 +46,7 @@ CAT12 = "CAT12"
 
 
 def atlas_of_cat12(path: Path, head: str) -> str | None:
-    """Return the atlas of CAT12's file `path`: "" for XML with several, None for files of others.
+    """Return the atlas of CAT12's file `path`: "" for XML with several, None for other files.
 
     The atlas is in the file's name. A table whose first line, in `head`, has brainprep's columns is
     of the atlas Neuromorphometrics.

@@ -9,9 +9,9 @@ import pandas as pd
 from neurocontrast.files import digest_of
 
 N_DIGITS = 4
-"""Significant digits of exact digests: FreeSurfer writes a thickness with four."""
+"""Significant digits of measures in an exact digest; FreeSurfer writes a thickness with four."""
 N_COARSE_DIGITS = 3
-"""Significant digits of coarse digests (three), for tables that were rounded to two decimals."""
+"""Significant digits of measures in a coarse digest, for tables rounded to two decimals."""
 _N_EXACT = 9
 """Significant digits of a measure that survive a conversion of units; later digits may differ."""
 _N_DIGESTS = 8
@@ -23,9 +23,9 @@ _N_COARSE_GROUPS = 6
 _N_OF_COARSE_DIGEST = 11
 """Smallest number of measures in a coarse (three-digit) digest."""
 _N_LEAST = 4
-"""Smallest number of measures other than 0 with which a row of measures has a digest."""
+"""Smallest number of measures other than 0 in a digest of a person's row of measures."""
 _N_CHARACTERS = 16
-"""Length of a digest in hexadecimal digits."""
+"""Length of a digest of measures, in hexadecimal digits."""
 
 
 def contents_of_measures(values: pd.DataFrame) -> list[str]:

@@ -29,7 +29,7 @@ _STEADY = 1e-9
 _N_NAMED = 5
 """Largest number of absent measures that a message names."""
 _FEW = 0.2
-"""Share of absent measures above which a table seems to be of another atlas."""
+"""Share of a run's measures that a table lacks, above which the table seems of another atlas."""
 _MOST_ADVISED = 0.1
 """Largest value of ``data.max_missing`` that a message advises."""
 
@@ -47,9 +47,9 @@ class MeasuresContract(MeasureSettings):
     medians: tuple[FiniteFloat, ...]
     """Median of each measure over training people, which replaces a missing value."""
     means: tuple[FiniteFloat, ...]
-    """Mean of each measure over training people."""
+    """Mean of each measure over training people, which is subtracted from the measure."""
     sds: tuple[Positive, ...]
-    """Standard deviation of each measure over training people."""
+    """Standard deviation of each measure over training people, by which the measure is divided."""
     slopes: tuple[FiniteFloat, ...]
     """Slope of each measure on head size; 0 for a measure that is not corrected."""
     head: FiniteFloat

@@ -133,7 +133,10 @@ def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract
 
 
 def _spread(values: pd.DataFrame) -> pd.Series:
-    """Return the robust standard deviation of each column; NaN if most values are the same."""
+    """Return the robust standard deviation of each measure, a column of `values`, over people.
+
+    NaN if most values of a measure are the same.
+    """
     away = (values - values.median()).abs().median()
     return _CONSISTENT * away.where(away > 0)
 
@@ -166,7 +169,7 @@ def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.
 
 
 def least_outside(n_measures: int) -> int:
-    """Return the smallest number of outlying measures for which a person is flagged."""
+    """Return how many of a person's `n_measures` must be outliers for the person to be flagged."""
     return max(1, math.ceil(SHARE_OUTSIDE * n_measures))
 
 
@@ -201,7 +204,10 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each measure, most outliers first: counts, and the most unusual site."""
+    """Return a row for each measure of inspected people, most outliers first, from `deviations`.
+
+    Columns are counts, the median, and the most unusual site.
+    """
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
     table = pd.DataFrame(index=names)
@@ -226,7 +232,10 @@ def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> p
 def table_by_site(
     inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row for each measure and site: counts, quantiles and the site's deviation."""
+    """Return a row for each of `measures` and each site of inspected people, from `deviations`.
+
+    Columns are counts, quantiles, and the deviation of the site.
+    """
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
     groups = values.groupby(sites)

@@ -223,7 +223,7 @@ def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
     """Choose or rename subjects who are in several folders below `root`, and return the tables.
 
     The user's rule `dataset` says whether subjects of one name are different people; see
-    `read_tables`. Tables of many people are unchanged, and come first.
+    `read_tables`. A table that is one file of many people is unchanged.
     """
     members: list[Member] = []
     whole = []
@@ -297,7 +297,10 @@ def _has_regions(head: str) -> bool:
 
 
 def are_measures(scans: str | os.PathLike[str] | pd.DataFrame) -> bool:
-    """Tell whether `scans` is a table or folder of regional measures, rather than of images."""
+    """Tell whether `scans` is a table or folder of regional measures, rather than of images.
+
+    Any folder counts.
+    """
     if isinstance(scans, pd.DataFrame):
         return names_measures(scans.columns)
     return holds_measures(Path(scans))

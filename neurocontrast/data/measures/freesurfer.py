@@ -60,7 +60,7 @@ def scan_of_stats(path: Path) -> str:
 
 
 def read_stats(paths: Sequence[Path]) -> list[Sheet]:
-    """Read statistics of ``recon-all`` or FastSurfer.
+    """Read statistics files of ``recon-all`` or FastSurfer as `Sheet` objects.
 
     The result has one sheet for each hemisphere, measure, and version of the program.
     """
@@ -75,7 +75,7 @@ def read_stats(paths: Sequence[Path]) -> list[Sheet]:
 
 
 def _facts_of_stats(path: Path) -> SharedFacts:
-    """Return hemisphere and atlas in the name of a statistics file, as `SharedFacts`."""
+    """Return `SharedFacts` with hemisphere and atlas from the name of a statistics file."""
     named = _STATS.fullmatch(path.name)
     if named is None:
         return SharedFacts()
@@ -165,7 +165,7 @@ def atlas_of_freesurfer_table(_path: Path, head: str) -> str | None:
 
 
 def read_freesurfer_table(path: Path) -> Sheet:
-    """Read a table of FreeSurfer, whose first cell names hemisphere, atlas and measure.
+    """Read a table of FreeSurfer as a `Sheet`; its first cell names hemisphere, atlas and measure.
 
     The table may be transposed: a row a region, a column a scan.
     """

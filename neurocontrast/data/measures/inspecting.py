@@ -113,7 +113,10 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the number of the row that a problem is about; None if about no single row."""
+        """Return the number of the row that a problem is about; None if about no single row.
+
+        Rows are those of the inspected people.
+        """
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
         return self._rows.get(problem.name)
@@ -200,7 +203,7 @@ def count_versions(versions: pd.Series) -> list[str]:
 
 
 def _is_region(column: object) -> bool:
-    """Tell whether a column has the name of a regional measure."""
+    """Tell whether the name of a column means a regional measure."""
     return region_of(str(column)) is not None
 
 

@@ -105,7 +105,7 @@ def read_measures(
 
 
 def measures_beside(participants: Path) -> Path:
-    """Return the table of measures in the folder of a table of people; refuse an absent one."""
+    """Return the path of the table of measures beside a table of people; refuse an absent file."""
     measures = find_measures(participants)
     if not measures.is_file():
         raise DataError(
@@ -133,7 +133,10 @@ def add_measures(
 
 
 def sites_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return participant's name without ``sub-`` → site, from a table of people."""
+    """Return participant's name without ``sub-`` → site, from a table of people.
+
+    People without a site are left out.
+    """
     if "site" not in table:
         return {}
     sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
@@ -142,7 +145,7 @@ def sites_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
-    """Join people with their rows of a table of regional measures.
+    """Join people with their rows of a table of regional measures, and return them with `measures`.
 
     One `DataError` names all who have no row. Without `all_measured` people without a row stay,
     with missing measures.
@@ -265,7 +268,7 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
     """Return row → reason why a scan lacks measures: damage of the scan's files, or `reasons`.
 
-    Rows are the keys of `reasons`.
+    Rows are the keys of `reasons`, and positions of scans in `cohort`.
     """
     assert cohort.measures is not None
     damage = {}
@@ -283,10 +286,11 @@ def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
 def _subjects_of(
     people: Cohort, table: MeasuresTable, positions: npt.NDArray[np.int64]
 ) -> list[str]:
-    """Return each scan's subject, from the table of people or else from the measures.
+    """Return the subject (person) of each scan, from the table of people or else from the measures.
 
-    Participants who are visits of one person have one subject in the measures. A scan with
-    different subjects in the two tables is refused, and so is a scan without a subject.
+    `positions` are the rows of the scans in the table of measures, -1 for none. Participants who
+    are visits of one person have one subject in the measures. A scan with different subjects in the
+    two tables is refused, and so is a scan without a subject.
     """
     subjects = people.table["subject_id"].astype(str).tolist()
     if not table.subjects:

@@ -30,7 +30,10 @@ def scan_name(participant: str, session: str) -> str:
 
 @dataclass
 class Merged:
-    """Measures, notes and problems of all tables read so far, before they become one table."""
+    """Measures, notes and problems of all tables read so far, before they become one table.
+
+    `frames` has the name and the measures of each table, and `regions` the region of each measure.
+    """
 
     problems: Problems
     frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
@@ -56,7 +59,7 @@ class Merged:
     """Caller's list of problems, which gets all problems; None to raise them as one error."""
 
     def takes(self, column: str) -> bool:
-        """Tell whether a column holds ages, sexes or sites that are to be read."""
+        """Tell by a column's name whether ages, sexes or sites of the column are to be read."""
         return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
@@ -98,7 +101,7 @@ class Merged:
         return tuple(keys)
 
     def joined(self) -> pd.DataFrame:
-        """Return the measures of all tables, one row a scan and one column a region.
+        """Return the measures of all tables in `frames`, one row a scan and one column a region.
 
         Values that differ for the same scan and region become a problem.
         """
@@ -221,9 +224,9 @@ def numbers_of(
 
 
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """Return `frame` with NaN for zeros of structures that every brain has.
+    """Return `frame`, measures of scans, with NaN for zeros of structures that every brain has.
 
-    `merged` gets notes on how many there are, and the measures that are 0 for each scan.
+    `merged` gets notes that count the zeros, and the measures that are 0 for each scan.
     """
     names = frame.columns.astype(str)
     never_empty = []
@@ -248,7 +251,7 @@ def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataF
 
 
 def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
-    """Return the region that a column's name means; None for a name that means no region.
+    """Return the region that the name of a column of `sheet` means; None if the name means none.
 
     A column in `keep` is a region of its name, of kind ``other``.
     """
@@ -261,6 +264,6 @@ def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region |
 
 
 def holds_numbers(cells: Sequence[str]) -> bool:
-    """Tell whether a column has filled cells, and all of them are numbers."""
+    """Tell whether `cells`, of a column, are not all missing, and all others are numbers."""
     filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
     return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())

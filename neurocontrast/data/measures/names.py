@@ -205,12 +205,12 @@ def region_of(column: str, *, side: str = "", measure: str = "") -> Region | Non
 
 
 def _joined(*words: str) -> str:
-    """Join the words of a name that are not empty, by underscores."""
+    """Join the words of a region's name that are not empty, by underscores."""
     return "_".join(filter(None, words))
 
 
 def _words_of(name: str) -> _Words:
-    """Return hemisphere, structure and measure in a column's name."""
+    """Return the words in a column's name for hemisphere, structure and measure."""
     side, structure = _side_of(name)
     measure = ""
     ending = _MEASURE.fullmatch(structure)

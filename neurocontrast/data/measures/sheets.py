@@ -173,7 +173,7 @@ def _read_description(file: Path, columns: Collection[str]) -> MeasuresDescripti
 
 
 def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
-    """Return a DataFrame as a `Sheet`; identifiers are in a column or the index."""
+    """Return a DataFrame of measures as a `Sheet`; identifiers are in a column or the index."""
     table = frame
     if first_of(frame.columns, _IDENTIFIERS) == "" and first_of(frame.index.names, _IDENTIFIERS):
         table = frame.reset_index()

@@ -88,7 +88,10 @@ class MeasuresTable:
     """Participant and session → program and version, if stated by the files or a column."""
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
-        """Return ``{"subject_id": …}`` for a scan; empty if the tables state no subject."""
+        """Return ``{"subject_id": …}`` for a scan; empty if the tables state no subject.
+
+        The tables are those of the measures.
+        """
         subject = self.subjects.get((participant, session))
         if subject is None:
             return {}
@@ -183,7 +186,10 @@ def read_chosen(
 
 
 def _sheets_of(paths: Tables, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Read tables as `Sheet` objects, in order; refuse an empty list of tables."""
+    """Read all tables of measures in `paths` as `Sheet` objects, in order; refuse an empty list.
+
+    `choice` chooses among the tables of a folder, and `notes` gets lines on tables left out.
+    """
     if isinstance(paths, str | os.PathLike | pd.DataFrame):
         paths = [paths]
     listed = list(paths)
@@ -222,7 +228,10 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
 
 
 def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
-    """Return name of a row of a DataFrame → site in the row's column ``site``."""
+    """Return name → site, for the rows of `frame` with a site in column ``site``.
+
+    `rows` are the names of the rows.
+    """
     if "site" not in frame:
         return {}
     sites = frame["site"].map(text_of).set_axis(list(rows))
@@ -286,7 +295,7 @@ def _merge(
 
 
 def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
-    """Return the programs and versions of all tables and scans, sorted."""
+    """Return the programs and versions that made the measures of all tables and scans, sorted."""
     programs = {sheet.software for sheet in sheets}
     for of_scan in merged.versions.values():
         programs.update(of_scan)
@@ -294,7 +303,7 @@ def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
 
 
 def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
-    """Return the files that tables were read from, without repetitions."""
+    """Return the files that the tables `sheets` were read from, without repetitions."""
     sources: dict[Path, None] = {}
     for sheet in sheets:
         sources.update(dict.fromkeys(sheet.files or [sheet.source]))
@@ -320,7 +329,10 @@ def _check_values(
 
 
 def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
-    """Raise the error for tables without any readable scan, or without any known measure."""
+    """Raise a `DataError` for tables without any readable scan, or without any known measure.
+
+    The error has the reasons of all unreadable scans, or names the tables.
+    """
     for (participant, session), reasons in merged.unread.items():
         merged.problems.add("; ".join(reasons), name=scan_name(participant, session))
     merged.problems.raise_if_any()

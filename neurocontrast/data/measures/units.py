@@ -55,7 +55,7 @@ ten.
 _THICKNESS = 2.5
 """Usual thickness of the cortex in mm."""
 _FACTOR = 10.0
-"""Factor by which a median over people may differ from the usual size."""
+"""Factor by which the median of a measure over people may differ from the measure's usual size."""
 _FACTOR_OF_THICKNESS = 3.0
 _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
     "thickness": {0.1: "cm", 1e3: "µm", 1e-3: "m"},
@@ -235,7 +235,7 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return the wrong units to test for a kind of measure.
+    """Return the wrong units that measures of a kind may be in, each as a `_Unit` to test for.
 
     If most people's values are in a wrong unit, people in the right unit stand out by the inverse
     factor; a further `_Unit` finds them, and its name says that the others are wrong.
@@ -281,7 +281,7 @@ def _find_unit(
 
 
 def _shown(value: float) -> str:
-    """Return a size as text for a message; large sizes as whole numbers."""
+    """Return the size of a region as text for a message; large sizes as whole numbers."""
     if value >= MM3_PER_ML:
         return f"{value:,.0f}"
     return f"{value:.4g}"

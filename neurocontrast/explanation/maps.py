@@ -94,7 +94,10 @@ class LinearScore(nn.Module):
 
     @property
     def only_block(self) -> str:
-        """Name of the block with all features: ``components`` if linear, or else ``network``."""
+        """Name of the block with all features, if there is one: ``components`` or ``network``.
+
+        The features of a linear encoder are ``components``.
+        """
         settings = getattr(self.encoder, "settings", None)
         if getattr(settings, "is_linear", False):
             return "components"

@@ -71,7 +71,10 @@ def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Label
 
 
 def _atlas_of_cortex(atlas: str) -> str:
-    """Return the cortical atlas among names of FreeSurfer's atlases joined by ``+``."""
+    """Return the cortical atlas among names of FreeSurfer's atlases joined by ``+``.
+
+    If there is none, the atlas is ``aparc``.
+    """
     for name in atlas.split("+"):
         if name.startswith("aparc"):
             return name

@@ -224,7 +224,7 @@ ADDRESS = Address(
 def statistics_of(
     sums: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and standard deviation (3,) of pixels in [0, 1], from `ImageStore.sums`.
+    """Return mean and standard deviation (3,) of each colour in [0, 1], from `ImageStore.sums`.
 
     Sums of whole numbers are exact, so the result depends on no order and no machine.
     """

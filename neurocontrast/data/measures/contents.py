@@ -29,13 +29,12 @@ _N_CHARACTERS = 16
 
 
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
-    """Return digests of each row of measures, separated by spaces; "" for too few measures.
+    """Return the digests of each row of measures as one text with spaces; "" for too few measures.
 
     Every digest covers some of the columns: any one digest recognises a person, even if single
-    values of other columns were rounded to fewer digits, or are missing.
-    Digests of values with three digits cover columns that are neighbours in alphabetical order,
-    mostly of one kind of measure: thicknesses recognise a person whose volumes are missing or whole
-    numbers.
+    values of other columns were rounded to fewer digits, or are missing. Digests of values with
+    three digits cover columns that are neighbours in alphabetical order, mostly of one kind of
+    measure: thicknesses recognise a person whose volumes are missing or whole numbers.
 
     Parameters
     ----------
@@ -98,7 +97,7 @@ def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.float64]:
-    """Return the power of ten by which a number's first `n_digits` digits become a whole number."""
+    """Return the power of ten that makes each value's first `n_digits` digits a whole number."""
     size = np.abs(values)
     size[(values == 0) | np.isnan(values)] = 1.0
     scale: npt.NDArray[np.float64] = 10.0 ** (n_digits - 1 - np.floor(np.log10(size)))
@@ -106,6 +105,6 @@ def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to nine significant digits, so that units change no later rounding."""
+    """Round measures to nine significant digits, so that units change no later rounding."""
     scale = _scale_of(values, _N_EXACT)
     return np.round(values * scale) / scale

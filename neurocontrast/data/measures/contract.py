@@ -276,7 +276,10 @@ class MeasuresContract(MeasureSettings):
         return dict(zip(self.columns, medians.tolist(), strict=True))
 
     def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        """Return a table's measures `columns`, not standardised, as an array (people, measures)."""
+        """Return the measures `columns` of the table `values`, as an array (people, measures).
+
+        The measures are not standardised, in mm, mm² and mm³.
+        """
         return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:

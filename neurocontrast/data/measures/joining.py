@@ -124,7 +124,10 @@ def add_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Join people or scans with their regional measures; arguments are as in `read_measures`."""
+    """Join people or scans with their regional measures, and return them with `measures`.
+
+    Arguments are as in `read_measures`.
+    """
     if measures is None:
         measures = measures_beside(people.source)
     sites = sites_of(people.table)

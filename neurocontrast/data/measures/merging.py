@@ -54,7 +54,7 @@ class Merged:
     zeros: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Participant and session → measures that are 0 and cannot truly be 0."""
     versions: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
-    """Participant and session → programs and versions."""
+    """Participant and session of a scan → programs and versions that measured the scan."""
     collected: Problems | None = None
     """Caller's list of problems, which gets all problems; None to raise them as one error."""
 

@@ -85,7 +85,10 @@ class MeasuresTable:
     zeros: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """Participant and session → measures that were an impossible 0, and are missing in `values`."""
     versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Participant and session → program and version, if stated by the files or a column."""
+    """Participant and session → program and version that measured the scan, if stated.
+
+    Files or a column state them.
+    """
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
         """Return ``{"subject_id": …}`` for a scan; empty if the tables state no subject.

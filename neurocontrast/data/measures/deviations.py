@@ -259,7 +259,10 @@ def table_by_site(
 
 
 def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each site in `table_of_people`: people, ages, programs, flagged people."""
+    """Return a row for each site in `people`: number of people, ages, programs, flagged people.
+
+    `people` is the result of `table_of_people`.
+    """
     people = people.reindex(columns=people.columns.union(["age"], sort=False))
     rows = []
     for site, of_site in people.groupby("site"):

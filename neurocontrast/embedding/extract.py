@@ -56,7 +56,10 @@ class FinishedBatches:
         return False
 
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
-        """Store a batch's features on disk, unless any is not finite and must be computed again."""
+        """Store the features of the batch `name` on disk, unless any feature is not finite.
+
+        A batch with such a feature is computed again when the call continues.
+        """
         if np.isfinite(features).all():
             with (
                 atomic_path(self._folder / f"{name}.npy") as temporary,
@@ -135,7 +138,7 @@ def extract_features(
 def _batches_to_do(
     features: npt.NDArray[np.float32], size: int, finished: FinishedBatches | None
 ) -> list[range]:
-    """Return the rows of each batch to compute; fill `features` from batches stored on disk."""
+    """Return the rows of each batch of `size` to compute; fill `features` from batches on disk."""
     batches = []
     for start in range(0, len(features), size):
         rows = range(start, min(start + size, len(features)))
@@ -149,7 +152,10 @@ def _batches_to_do(
 def _quick_layout(
     encoder: Encoder | ContrastiveModel | SeveralEncoders, device: torch.device
 ) -> Iterator[None]:
-    """Convert weights to the memory format fastest on a CPU, until the context ends."""
+    """Convert an encoder's weights to the memory format fastest on a CPU, until the context ends.
+
+    On other devices nothing is changed.
+    """
     if device.type != "cpu":
         yield
         return

@@ -37,7 +37,10 @@ Network = Encoder | ContrastiveModel | SeveralEncoders
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
-    """Load a run's network up to the layer and read-out in the settings, and ``encoder.json``."""
+    """Load a run's network up to the layer and read-out in the settings, and ``encoder.json``.
+
+    The network is an `Encoder`, or for the layer ``head`` a model with projection head.
+    """
     network: Encoder | ContrastiveModel
     if settings.layer == "encoder":
         network, contract = load_encoder(run)
@@ -89,7 +92,10 @@ def load_readers(
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:
-    """Combine the readers of successive encoders whose samples have the same preprocessing."""
+    """Return readers, one for all successive encoders whose samples have the same preprocessing.
+
+    `readers` are those of a run's encoders, one each, in the order of features.
+    """
     shared = []
     for _, alike in groupby(readers, key=_preparation):
         first, *others = alike
@@ -106,7 +112,10 @@ def _preparation(reader: Reader) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Reading(Generic[OneSource]):
-    """Network, with the preprocessed samples of a table that the network reads."""
+    """Network, with the preprocessed samples of a table that the network reads.
+
+    `cohort` is the table, and `source` gives its preprocessed samples.
+    """
 
     network: Network
     source: OneSource
@@ -114,7 +123,10 @@ class Reading(Generic[OneSource]):
 
 
 def check_same_scans(cohorts: Sequence[Cohort]) -> None:
-    """Refuse a table of which a run's encoders read different scans: features would be mixed up."""
+    """Refuse a table of which a run's encoders read different scans: features would be mixed up.
+
+    `cohorts` has for each encoder the scans of the table that the encoder reads.
+    """
     first, *others = cohorts
     names = first.names()
     for cohort in others:
@@ -129,7 +141,7 @@ def check_same_scans(cohorts: Sequence[Cohort]) -> None:
 def check_table(readers: Sequence[Reader], place: str) -> None:
     """Refuse scans without a table if a run's encoders read different table columns.
 
-    Scans alone do not say to which column they belong.
+    Scans alone do not say to which column they belong. `place` begins the message.
     """
     columns = dict.fromkeys(map(_columns_of, readers))
     if len(columns) > 1:
@@ -145,7 +157,10 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 
 
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
-    """Return the metadata of the embedded scans, with all columns that a run's encoders read."""
+    """Return the metadata of the embedded scans, with all columns that a run's encoders read.
+
+    The table has a row for each scan; `readings` has the table for each encoder.
+    """
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)
     for reading in others:
@@ -160,7 +175,10 @@ def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
 
 
 def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
-    """Return the warnings about samples, over all encoders of a run; repeated warnings once."""
+    """Return the warnings about samples, over all encoders of a run; repeated warnings once.
+
+    `readings` has for each encoder, or encoders of one preprocessing, the table of samples.
+    """
     warnings = list[str]()
     for reading in readings:
         warnings += reading.cohort.warnings

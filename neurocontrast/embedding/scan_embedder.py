@@ -39,9 +39,10 @@ _REACTIONS = ("warn", "error", "ignore")
 
 
 def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
-    """Return the subject of each scan for a message, with words that introduce the subjects.
+    """Return words that introduce subjects in a message, and the subject of each scan in `X`.
 
-    Scans that no DataFrame names are numbered.
+    Subjects are in the column ``subject_id`` or ``participant_id`` of a DataFrame; other scans are
+    numbered.
     """
     if isinstance(X, pd.DataFrame):
         for name in ("subject_id", "participant_id"):
@@ -196,7 +197,10 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
-        """Preprocess scans for a reader's networks; closing `stack` removes temporary files."""
+        """Preprocess the scans `X` for a reader's networks, and return both as a `Reading`.
+
+        Images given in memory are kept in a temporary folder, which is removed when `stack` closes.
+        """
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
         scratch = Path(stack.enter_context(folder))
@@ -209,9 +213,10 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return Reading(reader.network, source, cohort)
 
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
-        """Warn about people on whom the encoder was pretrained, or refuse such people.
+        """Warn about people in `X` on whom the encoder was pretrained, or refuse such people.
 
-        Also warn if the comparison is impossible for some people.
+        People are compared by name, and by `contents`, digests of their scans. Also warn if the
+        comparison is impossible for some people.
         """
         provenance = read_public_provenance(folder_of(self.run))
         unit, subjects = _subjects_of(X, len(contents))
@@ -235,7 +240,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             )
 
     def _source(self, reader: Reader) -> Brains:
-        """Return the object that preprocesses scans or measures for a network.
+        """Return the source that preprocesses scans or measures for a reader's network.
 
         Networks of other samples, such as natural images, are refused.
         """

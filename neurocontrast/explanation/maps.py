@@ -94,7 +94,10 @@ class LinearScore(nn.Module):
 
     @property
     def only_block(self) -> str:
-        """Name of the block with all features: ``components`` if linear, or else ``network``."""
+        """Name of the block with all features, if there is one: ``components`` or ``network``.
+
+        The features of a linear encoder are ``components``.
+        """
         settings = getattr(self.encoder, "settings", None)
         if getattr(settings, "is_linear", False):
             return "components"
@@ -285,10 +288,10 @@ def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
 def align(
     values: npt.NDArray[np.floating], score: LinearScore, names: Sequence[str]
 ) -> npt.NDArray[np.floating]:
-    """Arrange an encoder's score and feature blocks in the order of all blocks of a run.
+    """Arrange an encoder's score and feature blocks in the order `names` of all blocks of a run.
 
-    Values have the shape (1 + n_blocks, …), the score first. The score of an encoder with a single
-    block is the part of this block; the part of a block that an encoder lacks is 0.
+    `values` have the shape (1 + n_blocks, …), the score first. The score of an encoder with a
+    single block is the part of this block; the part of a block that an encoder lacks is 0.
     """
     if list(score.blocks) == list(names):
         return values
@@ -304,7 +307,11 @@ def align(
 def _smooth(
     maps: npt.NDArray[np.float64], smooth_mm: float, spacing_mm: Sequence[float]
 ) -> npt.NDArray[np.float32]:
-    """Smooth maps (n, D, H, W) by a Gaussian, given the full width at half maximum in mm."""
+    """Smooth occlusion maps (n, D, H, W) by a Gaussian.
+
+    `smooth_mm` is the full width at half maximum, and `spacing_mm` the distance of voxels along
+    each axis.
+    """
     sigma = [0.0]  # across maps
     for step in spacing_mm:
         sigma.append(smooth_mm / FWHM_PER_SIGMA / step)
@@ -312,7 +319,11 @@ def _smooth(
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
-    """Refuse a scan if its score, or a score after replacing a patch, is not finite."""
+    """Refuse a scan if its score, or a score after replacing a patch, is not finite.
+
+    `whole` has the score, and `carried` the occlusion maps; `number` is the position of the scan
+    among the chosen scans.
+    """
     if np.isfinite(whole).all() and np.isfinite(carried).all():
         return
     raise DataError(
@@ -322,7 +333,10 @@ def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
 
 
 def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
-    """Return the sides of a patch in voxels; refuse a patch smaller than a voxel."""
+    """Return the sides in voxels of a patch of `patch_mm`; refuse a patch smaller than a voxel.
+
+    `spacing_mm` is the distance of voxels along each axis.
+    """
     if patch_mm < max(spacing_mm):
         raise ConfigError(
             f"explanation.patch_mm: a patch of {patch_mm:g} mm is smaller than a voxel of "
@@ -367,7 +381,12 @@ def _explain_mean(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return a scan's occlusion maps and contributions, as means over the encoders of a run."""
+    """Return a scan's occlusion maps and contributions, as means over the encoders of a run.
+
+    `row` is the number of the scan, and contributions are its score and the part of each block of
+    features. Patches have `size`, and their lattice begins `offset` voxels before the volume's
+    edge.
+    """
     names = names_of_blocks(map(attrgetter("score"), members))
     maps = []
     contributions = []
@@ -386,7 +405,12 @@ def _explain(
     size: Size,
     offset: Size,
 ) -> tuple[Map, Contributions]:
-    """Return a scan's occlusion maps and contributions, for one encoder."""
+    """Return a scan's occlusion maps and contributions, for one encoder.
+
+    `volume` is the preprocessed scan, and contributions are its score and the part of each block of
+    features. Patches have `size`, and their lattice begins `offset` voxels before the volume's
+    edge.
+    """
     backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
     fill = torch.tensor(backgrounds)
@@ -403,9 +427,10 @@ def _explain(
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return the first voxel of lattice number `number`; each lattice is shifted differently.
+    """Return by how many voxels lattice `number` of patches begins before the volume's edge.
 
-    Lattices with different shifts locate differences within a patch.
+    Along each axis, the number is below a patch's side, in `size`. Lattices with different shifts
+    locate differences within a patch.
     """
     depth, height, width = size
     return (
@@ -416,9 +441,10 @@ def offset_of(number: int, size: Size) -> Size:
 
 
 def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Patch]:
-    """Return the patches of a lattice that contain at least one voxel of the mask.
+    """Return the patches of a lattice that contain at least one voxel of the brain's mask.
 
-    Patches do not overlap. Patches at the edges of the volume are smaller than `size`.
+    Patches do not overlap. Patches at the edges of the volume are smaller than `size`. The first
+    patch begins `offset` voxels before the volume's edge.
     """
     axes = []
     for n, side, first in zip(mask.shape, size, offset, strict=True):
@@ -478,9 +504,10 @@ def occlude(
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     """Return a preprocessed scan's background intensity, and the mask of brain or head.
 
-    In a skull-stripped scan the background is one constant, and all voxels of another value are
-    brain, because after normalisation within the brain fluid may be darker than the background. In
-    other scans, voxels clearly brighter than the background are head.
+    `voxels` is one channel of the scan. In a skull-stripped scan the background is one constant,
+    and all voxels of another value are brain, because after normalisation within the brain fluid
+    may be darker than the background. In other scans, voxels clearly brighter than the background
+    are head.
     """
     background = corner_median(voxels)
     differs = voxels != background
@@ -553,7 +580,7 @@ def _side_of(x: float) -> str:
 
 @cache
 def _regions() -> tuple[npt.NDArray[np.float64], Sequence[str]]:
-    """Return the centres (n, 3) of regions in MNI space (mm), and their names."""
+    """Return the centres (n, 3) of brain regions in MNI space (mm), and the regions' names."""
     from nilearn import datasets  # takes seconds; nothing is downloaded
 
     cortex = datasets.fetch_coords_dosenbach_2010()

@@ -21,7 +21,7 @@ _DEFAULT_ATLAS = "aparc"
 _VIEWS = (("lh", "lateral"), ("lh", "medial"), ("rh", "medial"), ("rh", "lateral"))
 
 Labels = dict[str, tuple[npt.NDArray[np.int32], list[str]]]
-"""Number of the region at each vertex, and the names of regions, by hemisphere (lh, rh)."""
+"""Hemisphere (``lh`` or ``rh``) → number of the region at each vertex, and the names of regions."""
 
 
 def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Labels | None:
@@ -71,7 +71,10 @@ def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Label
 
 
 def _atlas_of_cortex(atlas: str) -> str:
-    """Return the cortical atlas among names of FreeSurfer's atlases joined by ``+``."""
+    """Return the cortical atlas among names of FreeSurfer's atlases joined by ``+``.
+
+    If there is none, the atlas is ``aparc``.
+    """
     for name in atlas.split("+"):
         if name.startswith("aparc"):
             return name
@@ -79,7 +82,10 @@ def _atlas_of_cortex(atlas: str) -> str:
 
 
 def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Read the annotation of a hemisphere; refuse a damaged file or another surface mesh."""
+    """Return the region's number at each vertex and the names of regions, from an annotation file.
+
+    The file is of one hemisphere. A damaged file or another surface mesh is refused.
+    """
     try:
         labels, _, names = read_annot(path)
     except (OSError, ValueError, IndexError, TypeError) as error:
@@ -125,7 +131,7 @@ def values_of_vertices(
 def _values_by_kind(
     values: Mapping[str, float], labels: Labels
 ) -> dict[Kind, dict[str, npt.NDArray[np.float64]]]:
-    """Return the values of vertices by kind of measure, such as thickness.
+    """Return kind of measure, such as thickness → hemisphere → value of the region at each vertex.
 
     Kinds without any value are left out.
     """
@@ -191,7 +197,10 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
 
 
 def _largest(drawn: Mapping[Kind, Mapping[str, npt.NDArray[np.float64]]]) -> float:
-    """Return the largest absolute value over all vertices and kinds of measure, ignoring NaN."""
+    """Return the largest absolute value to draw, over all vertices and kinds of measure.
+
+    NaN is ignored. `drawn` is kind of measure → hemisphere → value at each vertex.
+    """
     sides: list[npt.NDArray[np.float64]] = []
     for by_side in drawn.values():
         sides += by_side.values()

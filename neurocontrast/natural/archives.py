@@ -23,27 +23,30 @@ ARCHIVE_FAULTS = (
     *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError),
 )
-"""Errors that reading a damaged or encrypted archive can raise."""
+"""Errors that Python raises on reading a damaged or encrypted archive."""
 
 _NOISE = ("__macosx", "thumbs.db", "desktop.ini")
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """Names of the files below a folder, with "/" between folders; `source` may be an archive."""
+    """Names of the files below a folder, with "/" between folders; `source` may be an archive.
+
+    `folder` holds the files: it is `source`, or the folder to which the archive was unpacked.
+    """
 
     source: Path
     folder: Path
     names: list[str]
 
     def read(self, name: str) -> bytes:
-        """Return the content of the file with a name."""
+        """Return the content of the file `name`, one of `names`, as bytes."""
         return (self.folder / name).read_bytes()
 
     def called(self, last: str) -> str | None:
-        """Return the name of the file called `last`, in any folder; None if absent.
+        """Return the path, one of `names`, of the file called `last`; None if absent.
 
-        Refuse two such files.
+        Two such files are refused with a `DataError`.
         """
         names = [name for name in self.names if name.rpartition("/")[2] == last]
         if len(names) > 1:
@@ -64,7 +67,10 @@ class FileSet:
 
 @contextmanager
 def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
-    """Open the files of a folder, or of an archive that is unpacked to `scratch` until the end."""
+    """Provide the files of a folder or archive, `source`, until the context ends.
+
+    An archive is unpacked to a temporary folder in `scratch`, which is then removed.
+    """
     if source.is_dir():
         yield FileSet(source, source, _names_below(source))
         return
@@ -92,7 +98,10 @@ def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet
 
 
 def _names_below(folder: Path) -> list[str]:
-    """List the files below a folder, links included, without files of operating systems; sorted."""
+    """Return the sorted names of all files below a folder, relative to the folder.
+
+    Links to files are listed. Files that operating systems leave, such as Thumbs.db, are left out.
+    """
     below = []
     for path, names in read_tree(folder).folders.items():
         for name in names:
@@ -103,5 +112,5 @@ def _names_below(folder: Path) -> list[str]:
 
 
 def _is_noise(file: str) -> bool:
-    """Tell whether an operating system left a file (as Thumbs.db), or the file's folder."""
+    """Tell whether an operating system left a file, as Thumbs.db, or a folder above the file."""
     return any(name.lower() in _NOISE for name in file.split("/"))

@@ -36,7 +36,10 @@ def inspect_images(
 
 
 def _doubt_about_copies(cohort: Cohort, located: Located, progress: Progress) -> str:
-    """Return a warning that images of a cohort are repeated; "" if none is."""
+    """Return a warning that images of a cohort are repeated; "" if none is.
+
+    `located` has the pixels of the images of `cohort`, in the same order.
+    """
     splits = [""] * len(cohort)
     if "split" in cohort.table:
         splits = cohort.table["split"].astype(str).tolist()
@@ -57,7 +60,11 @@ def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _count(images: pd.DataFrame) -> dict[str, float]:
-    """Count images, and by column ``label`` classes and images of smallest and largest class."""
+    """Count `images`, rows of a table, and by column ``label`` their classes.
+
+    The result has the number of images, and with labels the number of classes and the size of the
+    smallest and largest class.
+    """
     counts: dict[str, float] = {"images": len(images)}
     if "label" in images:
         n = images["label"].value_counts()

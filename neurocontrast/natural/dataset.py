@@ -51,12 +51,15 @@ class ImageDataset(InPlaceDataset):
         return len(self.paths)
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read an image into `out`, of `image_shape` and `image_dtype`."""
+        """Copy image number `index` from its store into the array `out`.
+
+        The array has `image_shape` and `image_dtype`.
+        """
         store = self._stores[self._store_of[index]]
         np.copyto(out, store.array[self._index_of[index]], casting="no")
 
     def contents(self) -> list[str]:
-        """Return a digest of the pixels of each image."""
+        """Return a digest of the pixels of each image, in the order of the table of images."""
         size = f"pixels {self.image_shape}".encode()
         digests = []
         for number, index in zip(self._store_of, self._index_of, strict=True):
@@ -68,7 +71,7 @@ class ImageDataset(InPlaceDataset):
     def channel_statistics(
         self, rows: npt.ArrayLike
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and standard deviation (3,) of each colour over images, in [0, 1]."""
+        """Return mean and standard deviation (3,) of each colour over images `rows`, in [0, 1]."""
         chosen = np.asarray(rows, dtype=np.int64)
         sums = []
         for number, store in enumerate(self._stores):

@@ -20,7 +20,7 @@ _SPLIT_OF_NAME = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
     **dict.fromkeys(("val", "valid", "validation"), "validation"),
 }
-"""Name of a folder in lower case → split."""
+"""Name of a folder in lower case → split of the images in the folder."""
 
 _N_PIXELS = 3 * 32 * 32
 _CLASSES = {
@@ -110,7 +110,11 @@ def read_class_folders(files: FileSet) -> Pictures:
 
 
 def _without_shared_folders(paths: list[list[str]]) -> list[list[str]]:
-    """Remove the leading folders that all paths share, but not a folder such as ``train``."""
+    """Return `paths` without the leading folders that all paths share.
+
+    A path is a list of folders and file. A folder of a split, such as ``train``, stays, and so does
+    the last folder, which is the class.
+    """
     while paths[0][0].lower() not in _SPLIT_OF_NAME:
         first = paths[0][0]
         if not all(len(path) > 2 and path[0] == first for path in paths):
@@ -144,7 +148,10 @@ def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[s
 
 
 def read_cifar(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072)."""
+    """Return the pictures of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072).
+
+    `dataset` is ``cifar10`` or ``cifar100``, and `files` has the files of the binary version.
+    """
     train, test = _FILES_OF_CIFAR[dataset]
     columns = _LABELS_OF_CIFAR[dataset]
     names: list[str] = []
@@ -177,7 +184,10 @@ def read_cifar(dataset: str, files: FileSet) -> Pictures:
 
 
 def _read_records(dataset: str, files: FileSet, file: str) -> Pixels:
-    """Return the records of a CIFAR file, an array (n, bytes of labels and pixels)."""
+    """Return the records of a CIFAR file, an array (n, bytes of labels and pixels).
+
+    A file of another size, or with a label beyond the number of classes, is refused.
+    """
     columns = _LABELS_OF_CIFAR[dataset]
     length = len(columns) + _N_PIXELS
     content = np.frombuffer(_content(files, file, dataset), dtype=np.uint8)
@@ -193,7 +203,7 @@ def _read_records(dataset: str, files: FileSet, file: str) -> Pixels:
 
 
 def _content(files: FileSet, name: str, dataset: str) -> bytes:
-    """Return the content of a CIFAR file; refuse a source without the file."""
+    """Return the bytes of the CIFAR file `name` among `files`; refuse a source without the file."""
     path = files.called(name)
     if path is not None:
         return files.read(path)
@@ -207,7 +217,10 @@ def _content(files: FileSet, name: str, dataset: str) -> bytes:
 
 
 def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
-    """Refuse labels beyond the number of classes of a data set."""
+    """Refuse a file `name` with a number of a class in `codes` that the data set does not have.
+
+    `column` is the column of labels, for the message, and classes are counted from 0.
+    """
     bad = np.flatnonzero(codes >= n_classes)
     if len(bad):
         raise DataError(
@@ -248,7 +261,11 @@ def read_mnist(dataset: str, files: FileSet) -> Pictures:
 
 
 def _read_file(files: FileSet, kind: str, *, n_dims: int) -> Pixels:
-    """Return the array in one of MNIST's files, under any of the usual names of the file."""
+    """Return the images or labels in one of MNIST's files, under any of the file's usual names.
+
+    `kind` is the beginning of the names, such as ``train-images``, and `n_dims` is 3 for images (n,
+    H, W) and 1 for labels (n,).
+    """
     names = [f"{kind}{mark}idx{n_dims}-ubyte{ending}" for mark in "-." for ending in ("", ".gz")]
     for name in names:
         path = files.called(name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NaturalImagesKind(SampleKind):
-    """Natural images, read from stores of pixels."""
+    """Natural images as a kind of samples, read from stores of pixels."""
 
     name = "images"
     title = "natural images"
@@ -41,9 +41,12 @@ class NaturalImagesKind(SampleKind):
     def inspect(
         self, cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress
     ) -> tuple[str, ...]:
-        """Return warnings about images, and add errors to `problems`."""
+        """Return warnings about the images of a cohort, and add errors to `problems`.
+
+        `deep` reads every pixel and looks for copies.
+        """
         return inspect_images(cohort, problems, deep=deep, progress=progress)
 
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Count images and classes of each split."""
+        """Count images and classes for each split of a table of images, and for all images."""
         return summarise_images(table)

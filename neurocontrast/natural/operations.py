@@ -51,7 +51,7 @@ def warp(x_BCHW: Tensor, corners: np.ndarray, sizes: np.ndarray, back: np.ndarra
 
 
 def to_gray(x_BCHW: Tensor) -> Tensor:
-    """Return the luma, 0.299 R + 0.587 G + 0.114 B, in all three channels."""
+    """Replace the colours of images by their luma, 0.299 R + 0.587 G + 0.114 B, in all channels."""
     luma: Tensor = rgb_to_grayscale(x_BCHW)
     return luma.expand_as(x_BCHW).contiguous()
 
@@ -59,7 +59,7 @@ def to_gray(x_BCHW: Tensor) -> Tensor:
 def adjust_contrast(x_BCHW: Tensor, factor: Tensor) -> Tensor:
     """Change contrast: mix images with their mean luma by weights `factor` and 1 − `factor`.
 
-    As Pillow's ``ImageEnhance.Contrast``.
+    Pillow's ``ImageEnhance.Contrast`` does the same.
     """
     luma = rgb_to_grayscale(x_BCHW)
     # A sum of whole numbers is the same in any order: on any device, by any number of threads, in
@@ -102,7 +102,8 @@ def blur(
 ) -> Tensor:
     """Blur images by Gaussians cut at `radius_pixels`, or at four σ, reflected at the border.
 
-    At four σ as ``scipy.ndimage.gaussian_filter(mode="mirror")``. No σ may be above `largest`.
+    The cut at four σ is the one of ``scipy.ndimage.gaussian_filter(mode="mirror")``. No σ in
+    `sigma_pixels`, one for each image, may be above `largest`.
     """
     reach: int | np.ndarray
     if radius_pixels is None:

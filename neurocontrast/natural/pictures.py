@@ -78,7 +78,7 @@ def paint(image: Pixels, colour: Pixels) -> Pixels:
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
-    """Convert a picture of any mode to RGB of 8 bits; refuse 32 bits a channel."""
+    """Convert a picture of Pillow, of any mode, to RGB of 8 bits; refuse 32 bits a channel."""
     if picture.mode.startswith("I;16"):
         grey = np.asarray(picture).astype(np.uint32)
         bytes_of_grey = ((grey + _TO_EIGHT_BITS // 2) // _TO_EIGHT_BITS).astype(np.uint8)
@@ -93,5 +93,5 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 
 def _planes(picture: Image.Image) -> Pixels:
-    """Return the colours of a picture as an array (3, H, W)."""
+    """Return the colours of a picture of Pillow as an array (3, H, W)."""
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))

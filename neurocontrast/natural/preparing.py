@@ -68,7 +68,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
 
 
 def _read_pictures(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures in a folder or archive, by the format of the data set."""
+    """Return the pictures in `files`, of a folder or archive, by the format of the data set."""
     if dataset == "folder":
         return read_class_folders(files)
     if dataset.startswith("cifar"):
@@ -91,7 +91,11 @@ def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress:
 
 
 def _name(settings: ImagesSettings) -> str:
-    """Return the name with which all identifiers of images begin."""
+    """Return the name with which all identifiers of a data set's images begin.
+
+    The name is the setting `name`, or by default the data set's, or for a data set ``folder`` the
+    name of the source.
+    """
     if settings.name is not None:
         return settings.name
     if settings.dataset != "folder" or settings.source is None:
@@ -105,7 +109,7 @@ def _name(settings: ImagesSettings) -> str:
 def _write_store(
     pictures: Pictures, plan: Plan, settings: ImagesSettings, folder: Path, progress: Progress
 ) -> ImageStore:
-    """Write the images of a table into a store of pixels.
+    """Write the images of the table of `plan` into a store of pixels in `folder`; return the store.
 
     Images that cannot be read, or are of another size than the first, are one error.
     """
@@ -113,7 +117,10 @@ def _write_store(
     problems = Problems("images")
 
     def readable() -> Iterator[tuple[str, Pixels]]:
-        """Yield each readable image with its name; add a problem for each other image."""
+        """Yield name and pixels of each readable image; add a problem for each other image.
+
+        Images are the rows of the plan.
+        """
         for row, name in enumerate(names):
             try:
                 yield name, _read_image(pictures, plan, row, settings)
@@ -127,7 +134,7 @@ def _write_store(
     problems.found.clear()
 
     def images() -> Iterator[Pixels]:
-        """Yield images of the same size as the first; raise one error for all others."""
+        """Yield the pixels of images of the first image's size; raise one error for all others."""
         for name, image in readable():
             task.advance()
             if image.shape == shape:
@@ -148,7 +155,10 @@ def _write_store(
 
 
 def _names_in_messages(table: pd.DataFrame) -> list[str]:
-    """Return each image's identifier with the name of its file, for messages."""
+    """Return each image's identifier with the name of its file, for messages.
+
+    `table` has a row for each image.
+    """
     column = "path"
     if "file" in table:
         column = "file"
@@ -157,7 +167,10 @@ def _names_in_messages(table: pd.DataFrame) -> list[str]:
 
 
 def _read_image(pictures: Pictures, plan: Plan, row: int, settings: ImagesSettings) -> Pixels:
-    """Return the image of a row, scaled, and with the background of the row behind."""
+    """Return the image of a row of the plan's table, scaled, on the row's background if any.
+
+    The picture is read from `pictures`, and `settings` has the size to scale to.
+    """
     image = pictures.read(int(plan.rows[row]))
     size = settings.size
     if isinstance(size, int):
@@ -182,7 +195,10 @@ def _record(
     table: pd.DataFrame,
     origin: ImagesOrigin,
 ) -> ImagesRecord:
-    """Return the content of ``images.json``, which holds no path of this machine."""
+    """Return the content of ``images.json`` for a store, which holds no path of this machine.
+
+    `table` is the table of images, and `origin` describes the source.
+    """
     from PIL import features
 
     environment = Environment.model_validate(describe_environment())
@@ -210,7 +226,7 @@ def _record(
 
 
 def _count_classes(table: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Count images: class → split → number."""
+    """Count the images in the table of a data set: class → split → number."""
     classes: dict[str, dict[str, int]] = {}
     for label, row in pd.crosstab(table["label"], table["split"]).iterrows():
         counts = {}
@@ -223,7 +239,10 @@ def _count_classes(table: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Table of a prepared data set, with the number of each row's picture in the source."""
+    """Table of a prepared data set, with the number of each row's picture in the source.
+
+    `plan_images` makes the plan, by which pictures are then written into a store.
+    """
 
     rows: npt.NDArray[np.int64]
     """Number of each row's picture in the source."""
@@ -277,7 +296,7 @@ def _identifiers(pictures: Pictures, name: str) -> list[str]:
 def stratified_order(
     names: Sequence[str], labels: Sequence[str], *, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Return positions sorted so that the first m are a stratified sample, for every m.
+    """Return positions of images in an order whose first m are a stratified sample, for every m.
 
     A smaller sample is part of every larger one. Within a class, images are sorted by a number
     drawn from (seed, name), so that the order of two images depends on no third one. Over classes,
@@ -306,7 +325,7 @@ def divide(
         chosen = np.array(list(splits), dtype=object)
 
     def ordered(split: str) -> npt.NDArray[np.int64]:
-        """Return the rows of a split, sorted so that the first m are stratified, for every m."""
+        """Return the positions of a split's images in the order of `stratified_order`."""
         rows = np.flatnonzero(chosen == split)
         names_of_split = [names[row] for row in rows.tolist()]
         labels_of_split = [labels[row] for row in rows.tolist()]
@@ -334,7 +353,7 @@ def divide(
 
 
 def _check_enough(split: str, n_kept: int, n_images: int) -> None:
-    """Refuse to keep more images of a split than the split has."""
+    """Refuse to keep more images of a split (`n_kept`) than the split has (`n_images`)."""
     if n_kept <= n_images:
         return
     remedy = ""

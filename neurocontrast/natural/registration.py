@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def register_natural_images() -> None:
-    """Register functions that import natural images at the first use of the kind."""
+    """Register functions that import natural images at the first use of the kind.
+
+    The functions return the form of an image's address, the kind of samples, and the words of
+    reports.
+    """
     ADDRESSES.register("images", _address)
     KINDS.register("images", _kind)
     VOICES.register("images", _voice)

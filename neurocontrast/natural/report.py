@@ -22,10 +22,10 @@ _LARGEST = 4_000_000
 
 
 def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
-    """Read the ``images.json`` next to the store of evaluated images; empty if unreadable.
+    """Read the ``images.json`` next to the store of evaluated images.
 
-    The store named by the first path of an image is searched at that path, and then in the folder
-    of the evaluation.
+    The store named by the first image in `paths` is searched at that path, and then in `folder`, of
+    the evaluation. Without a readable file the record is empty.
     """
     path = next(filter(is_image_path, paths), None)
     if path is None:
@@ -38,7 +38,7 @@ def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
 
 
 def _read_record(path: Path) -> ImagesRecord:
-    """Read ``images.json``; return an empty record if the file is absent or damaged."""
+    """Read the ``images.json`` at `path`; the record is empty for an absent or damaged file."""
     try:
         return ImagesRecord.of(read_json(path, limit=_LARGEST), path)
     except DataError:
@@ -46,12 +46,15 @@ def _read_record(path: Path) -> ImagesRecord:
 
 
 def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
-    """Return the variables of templates of reports on images: ``origin``, from ``images.json``."""
+    """Return the variables of templates of reports on images: ``origin``, from ``images.json``.
+
+    `folder` is the folder of the evaluation, and `paths` has the evaluated images.
+    """
     return {"origin": find_record(folder, paths)}
 
 
 def read_words() -> Words:
-    """Read the nouns that reports use for natural images."""
+    """Read the nouns that reports use for natural images, from ``templates/words.yaml``."""
     path = resources.files(_ROOM) / "templates" / "words.yaml"
     return Words(**yaml.safe_load(path.read_text("utf-8")))
 

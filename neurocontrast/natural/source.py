@@ -47,7 +47,10 @@ class ImageContract(Settings):
 
 @dataclass(frozen=True)
 class NaturalImages(Source):
-    """Source of natural images, whose pixels are in a store."""
+    """Source of natural images, whose pixels are in a store.
+
+    `data` is the section ``data`` of a configuration.
+    """
 
     content_words: ClassVar[Mapping[str, str]] = {"stores": "images"}
 
@@ -61,7 +64,10 @@ class NaturalImages(Source):
         return len(_COLOURS)
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with size of the images, and mean and deviation of training colours."""
+        """Return a copy of the source that is fitted on the training images, `rows` of a cohort.
+
+        Fitted are size of the images, and mean and deviation of each colour.
+        """
         images = self.images(cohort)
         standardise = self.data.standardise
         shape: Any = tuple(images.image_shape)
@@ -83,7 +89,10 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with the image size, means and deviations that a run stored."""
+        """Return a copy of the source with the image size, means and deviations that a run stored.
+
+        `samples` is read from the run's ``encoder.json``; damaged content is a `DataError`.
+        """
         try:
             contract = ImageContract.model_validate(samples.preprocessing.content())
         except ValidationError as error:
@@ -94,11 +103,14 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return the setting `standardise` of section ``data`` with which a run was trained."""
+        """Return the setting of section ``data`` with which a run was trained: `standardise`.
+
+        `preprocessing` is the record of the run.
+        """
         return {"standardise": preprocessing.standardise}
 
     def contract(self) -> Samples:
-        """Return size, mean and deviation of images for ``encoder.json``; empty before `fitted`."""
+        """Return image size, means and deviations for ``encoder.json``; empty before `fitted`."""
         if self.contract_ is None:
             return Samples()
         content = self.contract_.model_dump(mode="json")
@@ -114,7 +126,7 @@ class NaturalImages(Source):
         return self.images(cohort).image_shape[1:]
 
     def images(self, cohort: Cohort) -> ImageDataset:
-        """Return a dataset of the cohort's images; refuse another size than in training."""
+        """Return a dataset of a cohort's images; refuse images of another size than in training."""
         images = ImageDataset(cohort)
         if self.contract_ is not None and tuple(images.image_shape) != self.contract_.shape:
             raise DataError(
@@ -125,25 +137,28 @@ class NaturalImages(Source):
         return images
 
     def set_up(self, encoder: Encoder) -> None:
-        """Set the network to standardise colours by their means and deviations."""
+        """Set the network to standardise colours by means and deviations of the training images."""
         contract = self.contract_
         if contract is not None and contract.mean is not None and contract.std is not None:
             encoder.set_standardisation(contract.mean, contract.std)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return a digest of the pixels of each image."""
+        """Return a digest of the pixels of each image of a cohort."""
         with progress.task("Comparing images", None, "images"):
             return self.images(cohort).contents()
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return size and times of a cohort's image stores, to notice changed files."""
+        """Return for each image store of a cohort its size and times, to notice changed files."""
         signatures: list[tuple[int, ...]] = []
         for _, store in self.files(cohort)["stores"]:
             signatures.append(signature_of([str(store)]))
         return signatures
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind of file → names and paths: image stores, and files of vectors."""
+        """Return kind of file → (name, path) pairs, for image stores and files of vectors.
+
+        The files are of a cohort.
+        """
         stores = set()
         for path in cohort.table["path"]:
             store, _ = split_image_path(str(path))

@@ -44,7 +44,10 @@ def split_image_path(text: str) -> tuple[Path, int]:
 
 @dataclass(frozen=True, eq=False)
 class ImageStore:
-    """Images of one size in a ``.npy`` file, mapped into memory."""
+    """Images of one size in a ``.npy`` file, mapped into memory.
+
+    `write_store` writes the file, and `ImageStore.open` opens one.
+    """
 
     path: Path
     array: Pixels = field(repr=False)
@@ -90,9 +93,9 @@ class ImageStore:
         return "×".join(map(str, self.shape[1:]))
 
     def sums(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return an array (3, 3): number, sum, and sum of squares of pixels, for each colour.
+        """Return number, sum and sum of squares of each colour's pixels, over images `indices`.
 
-        Sums are exact.
+        The array (3, 3) has a row for each sum and a column for each colour. Sums are exact.
         """
         rows = np.sort(np.asarray(indices, dtype=np.int64))
         sums = np.zeros((3, 3), dtype=np.int64)
@@ -118,7 +121,11 @@ def _is_of_images(array: npt.NDArray[Any]) -> bool:
 
 
 class Located:
-    """Images found by path: of each the store's number in `stores`, and the index in the store."""
+    """Images found by their paths, with the opened stores that hold the images.
+
+    For each image, `store_of` has the number of its store in `stores`, and `index_of` the index in
+    that store.
+    """
 
     def __init__(self) -> None:
         self.stores: list[ImageStore] = []
@@ -128,7 +135,7 @@ class Located:
         self._problems: dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """Add the image that a path names; return why the image cannot be used, or ""."""
+        """Add the image that `path` names; return why the image cannot be used, or ""."""
         file, _, index = path.rpartition("#")
         if file not in self._numbers and file not in self._problems:
             self._open(file)
@@ -146,7 +153,7 @@ class Located:
         return ""
 
     def _open(self, file: str) -> None:
-        """Open a store of images, or note why the file cannot be opened."""
+        """Open the store of images `file` for `stores`, or note why the file cannot be opened."""
         try:
             self.stores.append(ImageStore.open(file))
             self._numbers[file] = len(self.stores) - 1
@@ -155,7 +162,10 @@ class Located:
 
     @classmethod
     def of(cls, paths: Sequence[str], names: Sequence[str], problems: Problems) -> Located:
-        """Find images by paths; unusable paths, and sizes that differ, become problems."""
+        """Find the images of `paths`; an unusable path, or another size, becomes a problem.
+
+        `names` are the images' names in `problems`.
+        """
         located = cls()
         for path, name in zip(paths, names, strict=True):
             problem = located._problem_of(path)
@@ -164,9 +174,10 @@ class Located:
         return located
 
     def _problem_of(self, path: str) -> str:
-        """Add an image, as `add` does; refuse also other kinds of path and another size.
+        """Add the image that `path` names, as `add` does, and compare sizes with the first store.
 
-        Returns the reason, or "" for a usable image.
+        Return why the image cannot be used, or "". Another kind of path, or another size, is a
+        reason.
         """
         if not is_image_path(path):
             return (
@@ -176,7 +187,7 @@ class Located:
         return self.add(path) or self._problem_of_size()
 
     def _problem_of_size(self) -> str:
-        """Return a message if the last image differs in size from the first store; "" if not."""
+        """Return a message if the last image differs in size from the first store's; "" if not."""
         first = self.stores[0]
         last = self.stores[self.store_of[-1]]
         if first.shape == last.shape:
@@ -187,13 +198,16 @@ class Located:
         )
 
     def images(self) -> Iterator[Pixels]:
-        """Yield the pixels (3, H, W) of each image."""
+        """Yield the pixels (3, H, W) of each image, in the order in which images were added."""
         for number, index in zip(self.store_of, self.index_of, strict=True):
             yield self.stores[number].array[index]
 
 
 def new_finder() -> Callable[[str], str]:
-    """Return a function: path of an image → problem, or ""; each store is opened once."""
+    """Return a function: path of an image → reason why the image is unusable, or "".
+
+    The function opens each store once.
+    """
     return Located().add
 
 
@@ -210,7 +224,7 @@ ADDRESS = Address(
 def statistics_of(
     sums: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and standard deviation (3,) of pixels in [0, 1], from `ImageStore.sums`.
+    """Return mean and standard deviation (3,) of each colour in [0, 1], from `ImageStore.sums`.
 
     Sums of whole numbers are exact, so the result depends on no order and no machine.
     """
@@ -225,7 +239,11 @@ def statistics_of(
 def write_store(
     folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]
 ) -> ImageStore:
-    """Write images of one shape (3, H, W) as a store into a folder, one after another."""
+    """Write images of one shape (3, H, W) as a store into a folder, one after another.
+
+    Return the opened store. Another number of images than `n_images`, or another shape, is a
+    `DataError`.
+    """
     target = folder / STORE_NAME
     header = {"descr": "|u1", "fortran_order": False, "shape": (n_images, *shape)}
     # Written, not mapped: on a full disk a write raises an error, and a page of a map ends the
@@ -249,7 +267,10 @@ def write_store(
 def doubt_about_copies(
     images: Iterable[Pixels], names: Sequence[str], splits: Sequence[str]
 ) -> str:
-    """Return a warning that images are repeated, which flatters an evaluation; "" if none is."""
+    """Return a warning that some of `images` are the same, byte by byte; "" if none is.
+
+    A copy in another split flatters an evaluation; `names` and `splits` are of the images.
+    """
     first: dict[bytes, int] = {}
     n_images = 0
     across = []

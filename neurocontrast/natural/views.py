@@ -97,18 +97,18 @@ class RandImageViewd(RandBatchTransform):
 
 
 def _drawn(operation: str, seeds: Sequence[int] | np.ndarray, n_numbers: int) -> np.ndarray:
-    """Draw numbers (n_seeds, n_numbers) in [0, 1) for an operation, from seeds alone."""
+    """Draw numbers (n_seeds, n_numbers) in [0, 1) for an operation, from images' seeds alone."""
     return derive_uniforms("image view", operation, samples=seeds, n_numbers=n_numbers)
 
 
 def _where(applied: np.ndarray, changed: Tensor, unchanged: Tensor) -> Tensor:
-    """Return each image changed or unchanged, by the mask `applied` of the batch."""
+    """Return a batch with images of `changed` where `applied` is true, else of `unchanged`."""
     is_applied = torch.from_numpy(applied).to(changed.device)
     return changed.where(is_applied[:, None, None, None], unchanged)
 
 
 def _blurred(x_BCHW: Tensor, settings: ImageBlurSettings, seeds: Sequence[int]) -> Tensor:
-    """Blur images at random, each by a Gaussian of its own width."""
+    """Blur random images of a batch, each by a Gaussian of a width drawn from the image's seed."""
     from neurocontrast.natural import operations
 
     u = _drawn("blur", seeds, 2)
@@ -122,7 +122,7 @@ def _blurred(x_BCHW: Tensor, settings: ImageBlurSettings, seeds: Sequence[int]) 
 
 
 def _between(limits: Any, position: np.ndarray) -> Any:
-    """Return the value at a position from 0 to 1 between two limits."""
+    """Return the numbers between two limits at each `position`, 0 (lower) to 1 (upper limit)."""
     low, high = limits
     return low + (high - low) * position
 
@@ -156,7 +156,10 @@ def draw_boxes(
 
 
 def _largest_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[int, int]:
-    """Return height and width of the largest box with an allowed ratio of width to height."""
+    """Return height and width of the largest box in an image of `size` with an allowed ratio.
+
+    `ratio` is the smallest and the largest width over height.
+    """
     height, width = size
     tallest = max(1, round(width / ratio[0]))
     widest = max(1, round(height * ratio[1]))
@@ -210,7 +213,8 @@ def _jittered(
 ) -> Tensor:
     """Change brightness, contrast, saturation and hue of images, each image in its own order.
 
-    Each image takes four steps; images that take the same step at the same turn are one batch.
+    `applied`, `factors` and `order` are the result of `draw_jitter`. Each image takes four steps;
+    images that take the same step at the same turn are one batch.
     """
     from neurocontrast.natural.operations import COLOUR_OPERATIONS
 
@@ -224,7 +228,7 @@ def _jittered(
 
 
 def _check(images: Tensor, n_seeds: int) -> None:
-    """Refuse a batch of images with a wrong shape, type or range."""
+    """Refuse a batch of images with a wrong shape, type or range, or another number of seeds."""
     if images.ndim != 4 or images.shape[1] != 3 or n_seeds != images.shape[0]:
         raise DataError(
             "Views of images need images of shape (batch, 3, height, width) and one seed for each "

@@ -41,7 +41,10 @@ def is_distributed() -> bool:
 
 
 def gather_sizes(n: int, device: torch.device) -> list[int]:
-    """Return the batch size of every process, with a single transfer from the GPU."""
+    """Return the batch size of every process, from the size `n` of this process's batch.
+
+    All sizes leave a GPU in a single transfer.
+    """
     sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=device)
     sizes[dist.get_rank()] = n
     dist.all_reduce(sizes)
@@ -61,7 +64,7 @@ def of_all_processes(samples: Tensor) -> Tensor:
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Sum a tensor over all processes; differentiable."""
+    """Return the sum of the tensors `values` of all processes; differentiable."""
     return cast(Tensor, _Sum.apply(values))
 
 

@@ -16,7 +16,7 @@ _TRIM_THRESHOLD = -1
 _MMAP_THRESHOLD = -3
 """Number of the option M_MMAP_THRESHOLD of glibc's function mallopt(3)."""
 _LARGEST_OF_GLIBC = 2**25
-"""Largest threshold in bytes to which glibc adapts without options."""
+"""Largest M_MMAP_THRESHOLD, in bytes, to which glibc adapts without options."""
 
 COMMAND = "NEUROCONTRAST_COMMAND"
 """Environment variable with the process ID of the command line's process, inherited by the
@@ -135,7 +135,7 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
 
 
 def _launched_by_srun(environment: Mapping[str, str]) -> Launched:
-    """Return number of this process and number of processes of a SLURM step.
+    """Return number of this process and number of processes, for a SLURM step started by `srun`.
 
     A step with different numbers of tasks on its nodes is refused.
     """
@@ -187,7 +187,10 @@ def keeping_freed_memory() -> Iterator[None]:
 
 
 def _adaptable_glibc() -> Any:
-    """Return glibc, or None if the user has set its thresholds or the C library is another."""
+    """Return glibc, or None if the user has set memory options or the C library is another.
+
+    Memory options are the environment variables ``MALLOC_…`` and ``GLIBC_TUNABLES``.
+    """
     variables = [name for name in os.environ if name.startswith("MALLOC_")]
     if variables or "malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         return None

@@ -12,7 +12,7 @@ class Hardware:
     devices: int = 1
     """Number of processes on each machine."""
     num_nodes: int = 1
-    """Number of machines."""
+    """Number of machines of a training."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
 
     @property

@@ -58,7 +58,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Engine:
-    """Lightning Fabric, which runs the network on its device, and the processes of a training."""
+    """Lightning Fabric, which runs the network on its device, and the processes of a training.
+
+    `launch` and `joined` make the engine.
+    """
 
     fabric: Fabric
     processes: Processes
@@ -66,10 +69,10 @@ class Engine:
 
 @contextmanager
 def joined(hardware: Hardware) -> Iterator[Engine]:
-    """Start or connect the processes of a training, and disconnect when the context ends.
+    """Provide an `Engine` with the processes of a training, and disconnect when the context ends.
 
-    Only one process shows an error: the other processes raise `OtherProcessEnded`, also if their
-    connection was lost.
+    The processes are started or connected. Only one process shows an error: the other processes
+    raise `OtherProcessEnded`, also if their connection was lost.
     """
     engine = launch(hardware)
     processes = engine.processes
@@ -89,7 +92,10 @@ def joined(hardware: Hardware) -> Iterator[Engine]:
 
 
 def launch(hardware: Hardware) -> Engine:
-    """Start or connect the processes of a training, as `joined` does, without disconnecting."""
+    """Start or connect the processes of a training, as `joined` does, and return an `Engine`.
+
+    The processes stay connected.
+    """
     process = launched()
     accelerator = usable_accelerator(
         hardware.accelerator, hardware.devices, section="training", training=hardware.precision
@@ -113,7 +119,7 @@ def launch(hardware: Hardware) -> Engine:
 
 
 def _check_number(hardware: Hardware, process: Launched) -> None:
-    """Refuse `hardware` settings that ask for another number of processes than were started."""
+    """Refuse `hardware` that asks for another number of processes than the launcher started."""
     starts = process.by is None and hardware.num_nodes == 1 and hardware.devices > 1
     if starts and COMMAND not in os.environ:
         raise ConfigError(
@@ -142,7 +148,10 @@ def _check_number(hardware: Hardware, process: Launched) -> None:
 def _launch_fabric(
     hardware: Hardware, accelerator: Literal["cpu", "cuda"], process: Launched
 ) -> Engine:
-    """Launch Lightning Fabric, and connect the processes if there are several."""
+    """Launch Lightning Fabric, and connect the processes of a training if there are several.
+
+    Return both as an `Engine`. `process` says which launcher started this process.
+    """
     is_one = hardware.n_processes == 1
     strategy: str | DDPStrategy = "auto"
     if not is_one:
@@ -221,9 +230,10 @@ def after_first(
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:
-    """Return Lightning Fabric's class for a launcher, such as torchrun.
+    """Return the object by which Lightning Fabric reads the environment of a launcher.
 
-    By default, Fabric treats every process within a SLURM job as started by srun.
+    `launcher`, such as torchrun, started this process; None if no launcher did. By default, Fabric
+    treats every process within a SLURM job as started by srun.
     """
     if launcher == "torchrun":
         return TorchElasticEnvironment()
@@ -243,7 +253,7 @@ def _environment_of(launcher: str | None) -> ClusterEnvironment:
 
 
 def _is_lost_connection(error: RuntimeError) -> bool:
-    """Tell whether communication failed because another process has ended."""
+    """Tell by an error's type or text whether communication failed as another process has ended."""
     return (
         isinstance(error, dist.DistError)
         or "gloo" in str(error).lower()

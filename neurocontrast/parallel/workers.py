@@ -87,7 +87,10 @@ def map_files(
 
 
 def _unless_left(owner: int, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function, unless the process that waits for the result has ended."""
+    """Call a function in a worker process, unless the process that waits for the result has ended.
+
+    `owner` is the ID of the waiting process; a worker that is left raises a `WorkerError`.
+    """
     if os.getppid() != owner:
         raise WorkerError("the process that this is done for has ended.")
     return function(*arguments)

@@ -31,11 +31,14 @@ _TABLES = (
     re.compile(rf"(?:.*_)?ROIs?_(.+?)_({_MEASURES_OF_CAT12})\.csv"),
     re.compile(rf"(?:.+_)?({_ATLASES_OF_CAT12})_({_MEASURES_OF_CAT12})\.csv"),
 )
-"""Patterns of names of CAT12's tables, with atlas and measure; the first that fits counts."""
+"""Patterns of file names of CAT12's tables, with groups for atlas and measure.
+
+The first pattern that fits counts.
+"""
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
-"""Pattern of columns in brainprep's tables of CAT12 results."""
+"""Pattern in names of columns of brainprep's tables of CAT12 results: volumes of a tissue."""
 _OF_ONE = re.compile(r"sub-[A-Za-z0-9]+(?:_ses-[A-Za-z0-9]+)?(?=_)")
-"""Pattern of the beginning of a file name for a table of one scan."""
+"""Pattern of the scan's identifier at the beginning of a file name, for a table of one scan."""
 _N_BRAINPREP_COLUMNS = 5
 """Smallest number of columns with brainprep's names by which a table counts as brainprep's."""
 CAT12 = "CAT12"
@@ -43,7 +46,11 @@ CAT12 = "CAT12"
 
 
 def atlas_of_cat12(path: Path, head: str) -> str | None:
-    """Return the atlas of a CAT12 table; "" for XML with several atlases, None for other files."""
+    """Return the atlas of CAT12's file `path`: "" for XML with several, None for other files.
+
+    The atlas is in the file's name. A table whose first line, in `head`, has brainprep's columns is
+    of the atlas Neuromorphometrics.
+    """
     if _XML.fullmatch(path.name):
         return ""
     names = _atlas_and_measure(path)
@@ -56,7 +63,7 @@ def atlas_of_cat12(path: Path, head: str) -> str | None:
 
 
 def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
-    """Return atlas and measure in the name of a CAT12 table; None for other names."""
+    """Return (atlas, measure) from the file name of a CAT12 table; None for other file names."""
     for pattern in _TABLES:
         if named := pattern.fullmatch(path.name):
             return named[1], named[2].removeprefix("mean_")
@@ -64,7 +71,7 @@ def _atlas_and_measure(path: Path) -> tuple[str, str] | None:
 
 
 def scan_of_cat12(path: Path) -> str:
-    """Return the scan in the name of an XML file or of a one-scan table; "" for other names."""
+    """Return the scan's identifier in the name of CAT12's XML file or one-scan table, or ""."""
     xml = _XML.fullmatch(path.name)
     if xml is not None:
         return xml[1]
@@ -75,9 +82,10 @@ def scan_of_cat12(path: Path) -> str:
 
 
 def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
-    """Read tables of CAT12 and brainprep, and ``label/catROI_*.xml`` as one `Sheet` for each atlas.
+    """Read tables of CAT12 and brainprep, and ``label/catROI_*.xml``, as `Sheet` objects.
 
-    Volumes of sheets are in mL, and their `scale` takes them to mm³.
+    A table becomes one sheet. The XML files of all scans together become one sheet for each atlas
+    and measure. Volumes in the sheets are in mL; `Sheet.scale` is the factor to mm³.
     """
     sheets = []
     rows: list[ScanRow] = []
@@ -94,7 +102,10 @@ def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
 
 
 def _root_of_xml(path: Path) -> ElementTree.Element:
-    """Read an XML file; refuse declarations, whose entities could unfold to any size."""
+    """Read an XML file of CAT12, and return the root element.
+
+    A file with declarations is a `DataError`, since their entities could unfold to any size.
+    """
     text = read_text(path)
     try:
         if "<!" in text:
@@ -105,7 +116,11 @@ def _root_of_xml(path: Path) -> ElementTree.Element:
 
 
 def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
-    """Yield a row of regional measures for each atlas and measure in a scan's XML file."""
+    """Yield a `ScanRow` of regional measures for each atlas and measure in a scan's XML file.
+
+    A file without values, with a region or measure twice, or with more names than values is a
+    `DataError`.
+    """
     root = _root_of_xml(path)
     seen: set[tuple[str, str]] = set()
     for atlas in root:

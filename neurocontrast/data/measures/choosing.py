@@ -39,7 +39,11 @@ class Choice:
 
 
 def choose_atlases(atlases: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
-    """Choose one parcellation and one segmentation among `atlases`; `atlas` may name either."""
+    """Choose one parcellation and one segmentation among `atlases`; `atlas` may name either.
+
+    Return the names of the chosen atlases, by default the first of each kind in order of
+    preference. `notes` gets a line on atlases of the folder `path` that are present and not chosen.
+    """
     segmentations = sorted(atlases.intersection(_SEGMENTATIONS), key=_SEGMENTATIONS.index)
     usual = sorted(atlases.intersection(_PARCELLATIONS), key=_PARCELLATIONS.index)
     parcellations = usual + sorted(atlases.difference(_SEGMENTATIONS, usual))
@@ -70,7 +74,7 @@ def choose_atlases(atlases: set[str], atlas: str, notes: list[str], path: Path) 
 def _note_segmentations(
     chosen: Sequence[str], left: Sequence[str], notes: list[str], path: Path
 ) -> None:
-    """Add a line to `notes` on segmentations that are present but not read, as others are chosen.
+    """Add a line to `notes` on segmentations of a folder that are not read, as others are chosen.
 
     ``wmparc`` is not mentioned: white matter is no alternative to the chosen structures.
     """
@@ -85,7 +89,11 @@ def _note_segmentations(
 def choose_measure(
     sheets: Sequence[Sheet], measure: str, notes: list[str], path: Path
 ) -> list[Sheet]:
-    """Return tables of one measure of the cortex, and all tables of other structures."""
+    """Return the tables of one measure of the cortex, and all tables of other structures.
+
+    `measure` names the measure, such as ``thickness``; ``all`` takes all tables. `notes` gets a
+    line on measures of the cortex that are not taken.
+    """
     measures = sorted({sheet.measure for sheet in sheets if _is_cortical(sheet)})
     if measure == "all" or not measures:
         return list(sheets)
@@ -104,5 +112,5 @@ def choose_measure(
 
 
 def _is_cortical(sheet: Sheet) -> bool:
-    """Tell whether a table holds one measure of the cortex, such as thickness."""
+    """Tell whether a table has one measure, such as thickness, of a cortical atlas ("aparc…")."""
     return sheet.atlas.startswith("aparc") and bool(sheet.measure)

@@ -9,11 +9,11 @@ import pandas as pd
 from neurocontrast.files import digest_of
 
 N_DIGITS = 4
-"""Significant digits of exact digests: FreeSurfer writes a thickness with four."""
+"""Significant digits of measures in an exact digest; FreeSurfer writes a thickness with four."""
 N_COARSE_DIGITS = 3
-"""Significant digits of coarse digests (three), for tables that were rounded to two decimals."""
+"""Significant digits of measures in a coarse digest, for tables rounded to two decimals."""
 _N_EXACT = 9
-"""Significant digits that survive a conversion of units; later digits may differ."""
+"""Significant digits of a measure that survive a conversion of units; later digits may differ."""
 _N_DIGESTS = 8
 """Largest number of exact (four-digit) digests of a row of measures."""
 _N_OF_DIGEST = 8
@@ -23,19 +23,18 @@ _N_COARSE_GROUPS = 6
 _N_OF_COARSE_DIGEST = 11
 """Smallest number of measures in a coarse (three-digit) digest."""
 _N_LEAST = 4
-"""Smallest number of measures other than 0 with which a row of measures has a digest."""
+"""Smallest number of measures other than 0 in a digest of a person's row of measures."""
 _N_CHARACTERS = 16
-"""Length of a digest in hexadecimal digits."""
+"""Length of a digest of measures, in hexadecimal digits."""
 
 
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
-    """Return digests of each row of measures, separated by spaces; "" for too few measures.
+    """Return the digests of each row of measures as one text with spaces; "" for too few measures.
 
     Every digest covers some of the columns: any one digest recognises a person, even if single
-    values of other columns were rounded to fewer digits, or are missing.
-    Digests of values with three digits cover columns that are neighbours in alphabetical order,
-    mostly of one kind of measure: thicknesses recognise a person whose volumes are missing or whole
-    numbers.
+    values of other columns were rounded to fewer digits, or are missing. Digests of values with
+    three digits cover columns that are neighbours in alphabetical order, mostly of one kind of
+    measure: thicknesses recognise a person whose volumes are missing or whole numbers.
 
     Parameters
     ----------
@@ -66,7 +65,11 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
 
 
 def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
-    """Yield the columns that each digest covers, with the number of significant digits."""
+    """Yield the columns of measures for each digest of a row, and the number of significant digits.
+
+    `names` are the sorted columns. Each exact digest (four digits) takes every n-th column; each
+    coarse digest (three digits) takes neighbouring columns.
+    """
     n_digests = int(np.clip(len(names) // _N_OF_DIGEST, 1, _N_DIGESTS))
     for first in range(n_digests):
         yield names[first::n_digests], N_DIGITS
@@ -77,23 +80,24 @@ def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
 
 
 def _as_numpy_rounds(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to three digits as numpy and pandas do: scale first, then halves to even.
+    """Round measures to three significant digits as numpy and pandas do.
 
-    C, Python's formats and R round a half by its binary digits.
+    The digits are scaled to a whole number first, and halves then go to the even one. C, Python's
+    formats and R round a half by its binary digits.
     """
     scale = _scale_of(values, N_COARSE_DIGITS)
     return np.rint(values * scale) / scale
 
 
 def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to three digits as spreadsheets do: halves away from zero."""
+    """Round measures to three significant digits as spreadsheets do: halves away from zero."""
     scale = _scale_of(values, N_COARSE_DIGITS)
     size = np.floor(rounded(np.abs(values) * scale) + 0.5)
     return np.copysign(size, values) / scale
 
 
 def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.float64]:
-    """Return the power of ten by which a number's first `n_digits` digits become a whole number."""
+    """Return the power of ten that makes each value's first `n_digits` digits a whole number."""
     size = np.abs(values)
     size[(values == 0) | np.isnan(values)] = 1.0
     scale: npt.NDArray[np.float64] = 10.0 ** (n_digits - 1 - np.floor(np.log10(size)))
@@ -101,6 +105,6 @@ def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round numbers to nine digits, so that a conversion of units changes no later rounding."""
+    """Round measures to nine significant digits, so that units change no later rounding."""
     scale = _scale_of(values, _N_EXACT)
     return np.round(values * scale) / scale

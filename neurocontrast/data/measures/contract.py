@@ -29,7 +29,7 @@ _STEADY = 1e-9
 _N_NAMED = 5
 """Largest number of absent measures that a message names."""
 _FEW = 0.2
-"""Share of absent measures above which a table seems to be of another atlas."""
+"""Share of a run's measures that a table lacks, above which the table seems of another atlas."""
 _MOST_ADVISED = 0.1
 """Largest value of ``data.max_missing`` that a message advises."""
 
@@ -47,9 +47,9 @@ class MeasuresContract(MeasureSettings):
     medians: tuple[FiniteFloat, ...]
     """Median of each measure over training people, which replaces a missing value."""
     means: tuple[FiniteFloat, ...]
-    """Mean of each measure over training people."""
+    """Mean of each measure over training people, which is subtracted from the measure."""
     sds: tuple[Positive, ...]
-    """Standard deviation of each measure over training people."""
+    """Standard deviation of each measure over training people, by which the measure is divided."""
     slopes: tuple[FiniteFloat, ...]
     """Slope of each measure on head size; 0 for a measure that is not corrected."""
     head: FiniteFloat
@@ -70,7 +70,9 @@ class MeasuresContract(MeasureSettings):
 
     @classmethod
     def fit(cls, table: MeasuresTable, values: pd.DataFrame, settings: MeasureSettings) -> Self:
-        """Fit the standardisation on training people.
+        """Fit the standardisation of regional measures on training people, and return the contract.
+
+        Measures that are equal or missing for all people are left out, and named in `left_out`.
 
         Parameters
         ----------
@@ -125,7 +127,7 @@ class MeasuresContract(MeasureSettings):
         columns: Sequence[str],
         settings: MeasureSettings,
     ) -> Self:
-        """Return a standardisation with means and slopes 0, whose values `fit` replaces."""
+        """Return a standardisation of `columns` with means and slopes 0, which `fit` replaces."""
         zeros = (0.0,) * len(columns)
         ones = (1.0,) * len(columns)
         return cls(
@@ -181,7 +183,11 @@ class MeasuresContract(MeasureSettings):
         source: str,
         remedy: Callable[[float], str],
     ) -> npt.NDArray[np.float32]:
-        """Return standardised measures, of shape (people, measures), from an array of `columns`."""
+        """Return standardised measures, of shape (people, measures), from an array of raw measures.
+
+        `raw` has a column for each of `columns`, in mm, mm² and mm³. People who lack more measures
+        than `max_missing` allows are a `DataError` with their `names` and the advice of `remedy`.
+        """
         problems = Problems(source)
         for row, reason in self._reasons(raw).items():
             problems.add(reason, name=names[row])
@@ -194,8 +200,9 @@ class MeasuresContract(MeasureSettings):
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
     def deviations(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Return deviations from the training median, in standard deviations; NaN if missing.
+        """Return deviations of people's measures from the training median, in standard deviations.
 
+        The table has a row for each row of `values` and a column for each measure; NaN is missing.
         Measures are taken after logarithm and head size; deviations are not cut off at `clip`.
         """
         raw = self._raw(values.reindex(columns=list(self.columns)))
@@ -204,7 +211,10 @@ class MeasuresContract(MeasureSettings):
         return pd.DataFrame(deviations, index=values.index, columns=list(self.columns))
 
     def lacking(self, values: pd.DataFrame) -> dict[int, str]:
-        """Return row → reason, for people who lack more measures than `max_missing` allows."""
+        """Return row → reason, for people (rows of `values`) who lack too many measures.
+
+        `max_missing` is the share that may be missing.
+        """
         return self._reasons(self._raw(values))
 
     def check_columns(
@@ -215,7 +225,7 @@ class MeasuresContract(MeasureSettings):
         empty: Collection[str] = (),
         may_be_absent: bool = False,
     ) -> None:
-        """Refuse tables without some of `columns`, or with too many of them empty for everybody.
+        """Refuse a table without measures of training, or with too many empty for everybody.
 
         Parameters
         ----------
@@ -238,7 +248,10 @@ class MeasuresContract(MeasureSettings):
             self._refuse(lacking, "empty for everybody", source)
 
     def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
-        """Refuse a table that lacks measures of training; if few, advise `max_missing`."""
+        """Raise a `DataError` on measures of training, `columns`, that a table lacks.
+
+        If few are lacking, the message advises `max_missing`.
+        """
         more = ""
         if len(columns) > _N_NAMED:
             more = f" and {len(columns) - _N_NAMED} more"
@@ -256,18 +269,24 @@ class MeasuresContract(MeasureSettings):
 
     @property
     def usual(self) -> dict[str, float]:
-        """Median of each measure in mm, mm² or mm³."""
+        """Median of each measure over the training people, by name, in mm, mm² or mm³."""
         medians = np.array(self.medians)
         if self.log_volumes:
             medians = np.where(self.is_volume, np.exp(medians), medians)
         return dict(zip(self.columns, medians.tolist(), strict=True))
 
     def _raw(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        """Return a table's measures `columns`, not standardised, as an array (people, measures)."""
+        """Return the measures `columns` of the table `values`, as an array (people, measures).
+
+        The measures are not standardised, in mm, mm² and mm³.
+        """
         return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:
-        """Return row → reason, for people who lack more than the share `max_missing`."""
+        """Return row → reason, for people (rows of `raw`) who lack too many measures.
+
+        `max_missing` is the share that may be missing.
+        """
         missing = np.isnan(raw)
         reasons = {}
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
@@ -283,7 +302,10 @@ class MeasuresContract(MeasureSettings):
         return reasons
 
     def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return measures, with logarithms of volumes if `log_volumes` is set."""
+        """Return the measures `raw`, with logarithms of volumes if `log_volumes` is set.
+
+        Shapes are (people, measures).
+        """
         raw = raw.copy()
         if self.log_volumes:
             volumes = np.flatnonzero(self.is_volume)
@@ -291,18 +313,29 @@ class MeasuresContract(MeasureSettings):
         return raw
 
     def _head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return each person's head size minus the training median; 0 if unknown or not used."""
+        """Return the head size of each row of `raw` minus the training median; 0 if unknown.
+
+        If `head_size` is ``keep``, all are 0. Volumes in `raw` (people, measures) are logarithms if
+        `log_volumes` is set.
+        """
         if self.head_size == "keep":
             return np.zeros(len(raw))
         head = raw[:, self.columns.index(HEAD_SIZE)]
         return np.where(np.isnan(head), 0.0, head - self.head)
 
     def _without_head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the measures minus their linear dependence on head size."""
+        """Return the measures `raw` minus their linear dependence on head size.
+
+        Shapes are (people, measures); volumes in `raw` are logarithms if `log_volumes` is set.
+        """
         return raw - self._head(raw)[:, None] * np.array(self.slopes)
 
     def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Fit the slope of each volume on head size; 0 for other measures and head size itself."""
+        """Return the slope of each measure in `raw` on head size; 0 for all measures but volumes.
+
+        With ``proportion`` as `head_size`, slopes of volumes are 1 and not fitted. Head size itself
+        has the slope 0.
+        """
         slopes = np.zeros(raw.shape[1])
         head = self._head(raw)
         for column, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
@@ -322,7 +355,10 @@ class MeasuresContract(MeasureSettings):
 
     @classmethod
     def from_json(cls, content: Mapping[str, object]) -> Self:
-        """Return the standardisation in an ``encoder.json``; damage is a `DataError`."""
+        """Return the standardisation in section ``preprocessing`` of an ``encoder.json``.
+
+        A section that is damaged, or of another version, is a `DataError`.
+        """
         version = content.get("transform_version")
         if version != _VERSION:
             raise DataError(
@@ -342,14 +378,21 @@ class MeasuresContract(MeasureSettings):
 
 
 def _reason_of(error: ErrorDetails) -> str:
-    """Return why the standardisation in an ``encoder.json`` is wrong, for a message."""
+    """Return in words why a field of the standardisation in an ``encoder.json`` is wrong.
+
+    `error` is pydantic's description.
+    """
     if error["loc"]:
         return f"{error['loc'][0]} missing or damaged"
     return error["msg"]
 
 
 def ways_out(share: float) -> str:
-    """Return advice for people who lack measures: options to leave out, or fill with medians."""
+    """Return advice for people who lack measures: options to leave out, or fill with medians.
+
+    `share` is the largest share of the measures that a person lacks. The advice for a message is a
+    sentence with ``--skip`` and ``data.max_missing``.
+    """
     return (
         "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
         f"{_up(min(share, _MOST_ADVISED))} allows more, with medians of the people learned "
@@ -370,5 +413,5 @@ def ways_out_of_frames(share: float) -> str:
 
 
 def _up(share: float) -> float:
-    """Return a share rounded up to hundredths."""
+    """Return a share, 0 to 1, rounded up to hundredths."""
     return math.ceil(round(share * 100, 6)) / 100

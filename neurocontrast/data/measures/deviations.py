@@ -57,11 +57,14 @@ class Deviations:
 
     @property
     def is_outside(self) -> pd.DataFrame:
-        """Whether each measure of each person is an outlier."""
+        """Whether each measure of each person is an outlier, as a table like `of_people`."""
         return self.of_people.abs() > N_DEVIATIONS
 
     def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
-        """Return columns ``low`` and ``high``: each measure's usual range in its own unit."""
+        """Return columns ``low`` and ``high``: each measure's usual range in its own unit.
+
+        The range is `n_deviations` robust standard deviations to either side of the usual value.
+        """
         ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
         ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
         logs = ends.index[self.is_log.to_numpy(dtype=bool)]
@@ -70,16 +73,20 @@ class Deviations:
 
 
 def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
-    """Return each row's site for a report: ``n/a`` if unknown, ``all`` in a table without sites."""
+    """Return the site of each inspected person, for a report: ``n/a`` if the site is unknown.
+
+    Without a column of sites, the site of everybody is ``all``.
+    """
     if "site" not in inspected.people.table:
         return pd.Series("all", index=inspected.values.index)
     return inspected.sites.where(inspected.sites != "", "n/a")
 
 
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
-    """Compare people with their own site, and sites with each other.
+    """Compare inspected people with their own site, and sites with each other.
 
-    Of volumes and areas, logarithms are compared.
+    People of a site with fewer than `N_SITE` people are compared with everybody. Of volumes and
+    areas, logarithms are compared.
     """
     values = inspected.values
     kinds = inspected.table.kinds
@@ -107,7 +114,10 @@ def deviations_among(inspected: InspectedMeasures) -> Deviations:
 
 
 def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract) -> Deviations:
-    """Compare people and sites with the people that a run was trained on."""
+    """Compare inspected people and their sites with the people that a run was trained on.
+
+    `contract` has medians and standard deviations of the run's training people.
+    """
     of_people = contract.deviations(inspected.values)
     names = list(contract.columns)
     by_site = of_people.groupby(sites_of_rows(inspected)).median()
@@ -123,13 +133,16 @@ def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract
 
 
 def _spread(values: pd.DataFrame) -> pd.Series:
-    """Return the robust standard deviation of each column; NaN if most values are the same."""
+    """Return the robust standard deviation of each measure, a column of `values`, over people.
+
+    NaN if most values of a measure are the same.
+    """
     away = (values - values.median()).abs().median()
     return _CONSISTENT * away.where(away > 0)
 
 
 def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each person, flagged people first: numbers of outliers, why flagged."""
+    """Return a row for each inspected person, flagged people first: outliers, and why flagged."""
     n_outside = deviations.is_outside.sum(axis=1).to_numpy()
     people = inspected.people.table[["participant_id", "session"]].copy()
     people.insert(2, "name", inspected.names)
@@ -156,12 +169,15 @@ def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.
 
 
 def least_outside(n_measures: int) -> int:
-    """Return the smallest number of outlying measures for which a person is flagged."""
+    """Return how many of a person's `n_measures` must be outliers for the person to be flagged."""
     return max(1, math.ceil(SHARE_OUTSIDE * n_measures))
 
 
 def _worst_of(deviations: pd.DataFrame) -> list[str]:
-    """Return, for each row, the names of its largest outliers with their deviations."""
+    """Return a text for each person, a row of `deviations`: the largest outliers with deviations.
+
+    A text names at most three measures; "" for a person without outliers.
+    """
     worst = []
     columns = deviations.columns.astype(str)
     values = deviations.to_numpy()
@@ -176,7 +192,7 @@ def _worst_of(deviations: pd.DataFrame) -> list[str]:
 
 
 def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
-    """Return the texts of the problems of each row of people and measures."""
+    """Return, for each inspected person's row, the texts of the problems of the row."""
     reasons = list[list[str]]()
     for _ in inspected.names:
         reasons.append([])
@@ -188,7 +204,10 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each measure, most outliers first: counts, and the most unusual site."""
+    """Return a row for each measure of inspected people, most outliers first, from `deviations`.
+
+    Columns are counts, the median, and the most unusual site.
+    """
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
     table = pd.DataFrame(index=names)
@@ -213,7 +232,10 @@ def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> p
 def table_by_site(
     inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row for each measure and site: counts, quantiles and the site's deviation."""
+    """Return a row for each of `measures` and each site of inspected people, from `deviations`.
+
+    Columns are counts, quantiles, and the deviation of the site.
+    """
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
     groups = values.groupby(sites)
@@ -237,7 +259,10 @@ def table_by_site(
 
 
 def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each site: people, ages, programs, and numbers of flagged people."""
+    """Return a row for each site in `people`: number of people, ages, programs, flagged people.
+
+    `people` is the result of `table_of_people`.
+    """
     people = people.reindex(columns=people.columns.union(["age"], sort=False))
     rows = []
     for site, of_site in people.groupby("site"):
@@ -255,7 +280,11 @@ def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def _programs(versions: pd.Series) -> str:
-    """Return the programs of people in words, with numbers of people if there are several."""
+    """Return in words the programs that processed people's scans.
+
+    `versions` has a program and version for each person. If they differ, each has its number of
+    people.
+    """
     stated = versions.replace("", "not known")
     if stated.nunique() == 1:
         return str(stated.iloc[0])

@@ -16,19 +16,22 @@ _YOUNGEST = 4.0
 _OLDEST = 100.0
 """Highest age in years that FreeSurfer is made for; `_YOUNGEST` is the lowest."""
 _ZEROS = " are 0, of "
-"""Words in notes on impossible zeros, which are not repeated as warnings.
+"""Words by which notes on impossible zeros are recognised, and left out of the warnings.
 
 `_about_missing` warns of the zeros of each measure.
 """
 
 
 def warnings_about(inspected: InspectedMeasures) -> list[str]:
-    """Return all warnings about people, program versions, and missing measures."""
+    """Return all warnings about inspected people, versions of programs, and missing measures."""
     return [*warnings_about_people(inspected), *_about_missing(inspected)]
 
 
 def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
-    """Return warnings about people and program versions, without the ones on missing measures."""
+    """Return warnings about people and program versions, without the ones on missing measures.
+
+    Notes on the tables of measures are among the warnings.
+    """
     notes = filter(lambda note: _ZEROS not in note, inspected.table.notes)
     return [
         *notes,
@@ -39,7 +42,10 @@ def warnings_about_people(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_missing(inspected: InspectedMeasures) -> list[str]:
-    """Return a warning for each measure that some people lack, the most incomplete first."""
+    """Return warnings on measures that some people lack: one each for the ten most incomplete.
+
+    A last warning counts the other incomplete measures.
+    """
     measured = inspected.is_measured
     missing = inspected.values[measured].isna()
     zeros = inspected.zeros[measured]
@@ -65,7 +71,7 @@ def _about_missing(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_constants(inspected: InspectedMeasures) -> list[str]:
-    """Warn of measures that are equal for everybody, or for everybody of a site."""
+    """Return warnings on measures that are equal for everybody, or for everybody of a site."""
     warnings = []
     if inspected.constants:
         warnings.append(
@@ -85,7 +91,10 @@ def _about_constants(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_versions(inspected: InspectedMeasures) -> list[str]:
-    """Warn of sites whose people were processed by several programs or versions."""
+    """Return a warning on sites whose people were processed by several programs or versions.
+
+    The list is empty if there is no such site.
+    """
     programs = pd.DataFrame({"site": inspected.sites, "version": inspected.versions})
     programs = programs[programs["version"] != ""]
     mixed = []
@@ -103,7 +112,10 @@ def _about_versions(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_ages(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Warn if ages are missing, or outside the range that FreeSurfer is made for."""
+    """Return a warning if people have no column of ages, or ages outside FreeSurfer's range.
+
+    The list is empty if ages are plausible. `names` are the people's names for the warning.
+    """
     if "age" not in table:
         return ["there is no column 'age': what is learned of ages needs it"]
     ages = table["age"].to_numpy(dtype=float)

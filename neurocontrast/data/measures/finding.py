@@ -43,7 +43,7 @@ _N_REGIONS = 5
 def files_of_measures(
     tree: Tree, stream: str = "", notes: list[str] | None = None
 ) -> dict[tuple[str, str], list[Path]]:
-    """Return the files of a folder that hold regional measures, by format and atlas.
+    """Return (format, atlas) → files, for the files in a folder that hold regional measures.
 
     Links to a file that is listed too are left out, and so are streams of FreeSurfer other than
     `stream`. `notes` gets lines on files left out, and on tables whose content is not on this disk.
@@ -72,7 +72,7 @@ def files_of_measures(
 
 
 def _candidates_in(tree: Tree) -> Iterator[Path]:
-    """Yield the files of a folder that may hold measures, judged by their names."""
+    """Yield the files below the folder of `tree` that may hold measures, judged by their names."""
     for folder, names in sorted(tree.folders.items()):
         for name in names:
             if name.lower().endswith(_ENDINGS) and not _OF_RUNS.fullmatch(name):
@@ -80,7 +80,7 @@ def _candidates_in(tree: Tree) -> Iterator[Path]:
 
 
 def _format_of(path: Path) -> tuple[str, str] | None:
-    """Return format and atlas of a file; None for a file without regional measures."""
+    """Return (name of the format, atlas) of a file; None for a file without regional measures."""
     head = _head(path)
     for name, reader in FORMATS.items():
         atlas = reader.atlas_of(path, head)
@@ -94,7 +94,12 @@ def _format_of(path: Path) -> tuple[str, str] | None:
 def _keep_stream(
     files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Keep files of one FreeSurfer stream (single scans or longitudinal); note other streams."""
+    """Remove from `files` FreeSurfer's subjects of all streams but one.
+
+    Streams are single scans, longitudinal copies and templates.
+
+    `stream` may name the stream that stays. `notes` gets a line on subjects that are left out.
+    """
     subjects = sorted(_subjects_of(files))
     bases = templates_below(tree)
     streams = []
@@ -111,7 +116,7 @@ def _keep_stream(
 
 
 def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
-    """Return the folders of subjects with statistics of FreeSurfer."""
+    """Return the folders of subjects with statistics of FreeSurfer among `files`."""
     folders: set[Path] = set()
     for (name, _), paths in files.items():
         if name == _BY_SUBJECT:
@@ -121,7 +126,10 @@ def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
 
 
 def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[Path]:
-    """Leave out links to other files in the list, since the linked files are read anyway."""
+    """Return `paths` without links to other listed files, as the linked files are read anyway.
+
+    `notes` gets a line on links that are left out.
+    """
     relative = {path.relative_to(root).as_posix(): path for path in paths}
     left = sorted(links_to_others(root, relative))
     if not left:
@@ -134,7 +142,11 @@ def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[
 
 
 def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Read the tables of a file, or chosen tables of a folder; `notes` gets tables left out."""
+    """Read the file `path`, or the chosen tables of the folder `path`, as `Sheet` objects.
+
+    `choice` says which atlases, measure and stream are taken; `notes` gets lines on tables left
+    out.
+    """
     if not path.is_dir():
         if choice.atlas or choice.measure not in ("thickness", "all"):
             notes.append(
@@ -159,7 +171,11 @@ def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
 def _sheets_of_atlases(
     files: Mapping[tuple[str, str], Sequence[Path]], choice: Choice, notes: list[str], path: Path
 ) -> list[Sheet]:
-    """Read tables of the chosen atlases; files whose names tell no atlas are read to find out."""
+    """Read the tables of the chosen atlases among `files`, a mapping (format, atlas) → paths.
+
+    Files whose names tell no atlas are read to find out. `notes` gets lines on atlases and subjects
+    of the folder `path` that are left out.
+    """
     unnamed: list[Sheet] = []
     atlases = set()
     for (name, atlas), paths in files.items():
@@ -177,7 +193,7 @@ def _sheets_of_atlases(
 
 
 def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
-    """Read the tables of one file, in the first format that accepts the file."""
+    """Read the tables of one file as `Sheet` objects, in the first format that accepts the file."""
     head = _head(path)
     for reader in FORMATS.values():
         if reader.atlas_of(path, head) is not None:
@@ -189,7 +205,10 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
 
 
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
-    """Keep a table's rows of one longitudinal stream; add a note on streams that are left out."""
+    """Return a `Sheet` with a table's rows of one longitudinal stream, named by `stream`.
+
+    `notes` gets a line on rows of other streams.
+    """
     names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
     streams = streams_of(names)
     if set(streams) <= {"cross"}:
@@ -201,9 +220,10 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Choose or rename rows of subjects who are in several folders, by the user's rule `dataset`.
+    """Choose or rename subjects who are in several folders below `root`, and return the tables.
 
-    The rule says whether subjects of one name are different people; see `read_tables`.
+    The user's rule `dataset` says whether subjects of one name are different people; see
+    `read_tables`. A table that is one file of many people is unchanged.
     """
     members: list[Member] = []
     whole = []
@@ -239,7 +259,7 @@ def _note_people_left_out(
     notes: list[str],
     path: Path,
 ) -> None:
-    """Note the subjects whose statistics are of none of the chosen atlases."""
+    """Add a line to `notes` on subjects whose statistics are of no chosen atlas (`taken`)."""
     subjects = _subjects_of(files)
     chosen = dict(filter(lambda item: item[0][1] in taken, files.items()))
     lacking = sorted(folder.name for folder in subjects - _subjects_of(chosen))
@@ -251,7 +271,7 @@ def _note_people_left_out(
 
 
 def holds_measures(path: Path) -> bool:
-    """Tell whether a path is a folder, or a table with regional measures."""
+    """Tell whether a path is any folder, or a file with regional measures by its name or header."""
     if path.suffix.lower() in _BINARY and path.is_file():
         return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
@@ -263,7 +283,7 @@ def holds_measures(path: Path) -> bool:
 
 
 def _head(path: Path) -> str:
-    """Return the first characters of a text file; "" for other files."""
+    """Return the beginning of a text file, up to 65,536 bytes; "" for other paths."""
     if path.suffix.lower() not in _TEXT or not path.is_file():
         return ""
     with open(path, "rb") as stream:
@@ -271,18 +291,21 @@ def _head(path: Path) -> str:
 
 
 def _has_regions(head: str) -> bool:
-    """Tell whether the header line of a table names regional measures."""
+    """Tell whether the first line of a table's text `head` names enough regional measures."""
     columns = head.partition("\n")[0].replace(",", "\t").replace(";", "\t").split("\t")
     return names_measures(column.strip(' "\r') for column in columns)
 
 
 def are_measures(scans: str | os.PathLike[str] | pd.DataFrame) -> bool:
-    """Tell whether `scans` is a table or folder of regional measures, rather than of images."""
+    """Tell whether `scans` is a table or folder of regional measures, rather than of images.
+
+    Any folder counts.
+    """
     if isinstance(scans, pd.DataFrame):
         return names_measures(scans.columns)
     return holds_measures(Path(scans))
 
 
 def names_measures(columns: Iterable[object]) -> bool:
-    """Tell whether enough columns of a table have names of regional measures."""
+    """Tell whether at least five columns of a table have names of regional measures."""
     return sum(region_of(str(column)) is not None for column in columns) >= _N_REGIONS

@@ -87,7 +87,7 @@ def read_sheets(reader: Format, files: Sequence[Path]) -> list[Sheet]:
 
 
 def _damage_of(reader: Format, files: Sequence[Path]) -> dict[Path, str]:
-    """Return damaged file → reason, for files that cannot be read even alone."""
+    """Return file → reason, for each of `files` that the format cannot read even alone."""
     damage = {}
     for file in files:
         try:

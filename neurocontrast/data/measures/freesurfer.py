@@ -55,12 +55,12 @@ def atlas_of_stats(path: Path, _head: str) -> str | None:
 
 
 def scan_of_stats(path: Path) -> str:
-    """Return the name of the subject's folder, which holds the folder ``stats``."""
+    """Return the scan of a statistics file: the name of the subject's folder, above ``stats``."""
     return path.parent.parent.name
 
 
 def read_stats(paths: Sequence[Path]) -> list[Sheet]:
-    """Read statistics of ``recon-all`` or FastSurfer.
+    """Read statistics files of ``recon-all`` or FastSurfer as `Sheet` objects.
 
     The result has one sheet for each hemisphere, measure, and version of the program.
     """
@@ -75,7 +75,7 @@ def read_stats(paths: Sequence[Path]) -> list[Sheet]:
 
 
 def _facts_of_stats(path: Path) -> SharedFacts:
-    """Return hemisphere and atlas in the name of a statistics file."""
+    """Return `SharedFacts` with hemisphere and atlas from the name of a statistics file."""
     named = _STATS.fullmatch(path.name)
     if named is None:
         return SharedFacts()
@@ -85,7 +85,7 @@ def _facts_of_stats(path: Path) -> SharedFacts:
 
 
 def _software_of_stats(text: str) -> str:
-    """Return program and version in the header of a statistics file; "" if not stated."""
+    """Return program and version in `text`, the content of a statistics file; "" if not stated."""
     for program, pattern in _PROGRAMS:
         version = pattern.search(text)
         if version is not None:
@@ -128,7 +128,10 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
 
 
 def _add_total(total: re.Match[str], measures: dict[str, dict[str, str]]) -> None:
-    """Add a measure of the whole brain or cortex, from a line that begins with ``# Measure``."""
+    """Add to `measures` a measure of the whole brain or cortex, from a line ``# Measure …``.
+
+    `total` is the match of the line; `measures` is a mapping: measure → structure → cell.
+    """
     structure, name, value, unit = total.groups()
     if unit == "mm^3" or structure != "Cortex":
         measures["volume"][name] = value
@@ -137,14 +140,17 @@ def _add_total(total: re.Match[str], measures: dict[str, dict[str, str]]) -> Non
 
 
 def _add_region(row: dict[str, str], measures: dict[str, dict[str, str]]) -> None:
-    """Add the measures of one region, from a row of the statistics table."""
+    """Add to `measures` the measures of one region, from a row of the statistics table.
+
+    `row` is a mapping column → cell, and `measures` a mapping measure → region → cell.
+    """
     for column, measure in _COLUMNS.items():
         if column in row:
             measures[measure][row.get("StructName", "")] = row[column]
 
 
 def atlas_of_freesurfer_table(_path: Path, head: str) -> str | None:
-    """Return the atlas in the first cell of a FreeSurfer table; None for other files.
+    """Return the atlas of a FreeSurfer table from its first cell, in `head`; None for other files.
 
     Tables of segmented structures name no atlas there, and are ``aseg`` or ``wmparc``.
     """
@@ -159,7 +165,7 @@ def atlas_of_freesurfer_table(_path: Path, head: str) -> str | None:
 
 
 def read_freesurfer_table(path: Path) -> Sheet:
-    """Read a table of FreeSurfer, whose first cell names hemisphere, atlas and measure.
+    """Read a table of FreeSurfer as a `Sheet`; its first cell names hemisphere, atlas and measure.
 
     The table may be transposed: a row a region, a column a scan.
     """
@@ -188,7 +194,7 @@ def read_freesurfer_table(path: Path) -> Sheet:
 
 
 def _table_of_text(text: str, name: str, *, delimiter: str) -> tuple[pd.DataFrame, list[int]]:
-    """Parse a text table: cells below the header, and the line number of each row.
+    """Parse the text of a table: return cells below the header, and the line number of each row.
 
     The first column is the index. `name` begins messages.
     """
@@ -217,7 +223,10 @@ def _table_of_text(text: str, name: str, *, delimiter: str) -> tuple[pd.DataFram
 
 
 def _n_regions(words: Iterable[str], side: str, measure: str) -> int:
-    """Count the header's words that name regions, in a table of one hemisphere and measure."""
+    """Count `words`, names of columns or rows, that name regions in a table of one measure.
+
+    Words may lack the hemisphere `side` and the measure of the table.
+    """
     n_regions = 0
     for word in words:
         region = region_of(word) or region_of(word, side=side, measure=measure)

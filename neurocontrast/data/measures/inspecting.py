@@ -74,12 +74,12 @@ class InspectedMeasures:
 
     @cached_property
     def names(self) -> list[str]:
-        """Name of each row, for messages."""
+        """Name of each inspected person's row, for messages."""
         return self.people.names()
 
     @cached_property
     def sites(self) -> pd.Series:
-        """Site of each row; "" if unknown."""
+        """Site of each inspected person's row; "" if unknown."""
         table = self.people.table
         if "site" not in table:
             return pd.Series("", index=table.index)
@@ -87,7 +87,7 @@ class InspectedMeasures:
 
     @cached_property
     def is_measured(self) -> npt.NDArray[np.bool_]:
-        """Whether each row has any measure."""
+        """Whether each inspected person's row has any measure."""
         return self.values.notna().any(axis=1).to_numpy()
 
     @cached_property
@@ -113,7 +113,10 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the number of the row that a problem is about; None if about no single row."""
+        """Return the number of the row that a problem is about; None if about no single row.
+
+        Rows are those of the inspected people.
+        """
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
         return self._rows.get(problem.name)
@@ -124,7 +127,10 @@ class InspectedMeasures:
 
 
 def is_of_measures(participants: Path) -> bool:
-    """Tell whether a path holds measures, or people with ``measures.tsv`` in the same folder."""
+    """Tell whether a path holds measures, or people with ``measures.tsv`` in the same folder.
+
+    A table of people with a column ``path`` is of images.
+    """
     if participants.is_dir() or holds_measures(participants):
         return True
     if not participants.is_file() or not find_measures(participants).is_file():
@@ -163,7 +169,11 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
 
 
 def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
-    """Return the people in a table of measures, with ages and sites if the table has them."""
+    """Return an `Inspection` of the people in a table of measures, with ages and sites if stated.
+
+    The file `participants` is read for its columns. For a folder, or a file without the column
+    ``participant_id``, people are the rows of `table`.
+    """
     if participants.suffix.lower() in (".tsv", ".csv"):
         columns = list(map(str, read_sheet(participants)))
         if "participant_id" in map(str.lower, columns):
@@ -187,20 +197,21 @@ def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
 
 
 def count_versions(versions: pd.Series) -> list[str]:
-    """List programs and versions with numbers of people, the most frequent first."""
+    """List each program and version with its number of people, the most frequent first."""
     counts = versions.value_counts()
     return (counts.index.astype(str) + counts.map(" ({})".format)).tolist()
 
 
 def _is_region(column: object) -> bool:
-    """Tell whether a column has the name of a regional measure."""
+    """Tell whether the name of a column means a regional measure."""
     return region_of(str(column)) is not None
 
 
 def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequence[int]) -> None:
     """Add problems of the tables of measures to the problems of `inspected`.
 
-    A problem of a scan gets the scan's name and line in the table of people.
+    A problem of a scan gets the scan's name and line in the table of people. `positions` are the
+    rows of the scans in the table of measures, -1 for none.
     """
     row_of: dict[str, int] = {}
     for row, position in enumerate(positions):
@@ -219,7 +230,10 @@ def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequen
 
 
 def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
-    """Join people with their rows of measures; a person without a row is a problem."""
+    """Return people joined with their rows of measures; a person without a row is a problem.
+
+    `problems`, of the tables of measures, are added to the problems of the people.
+    """
     people = inspection.cohort
     participants = people.table["participant_id"].astype(str).tolist()
     rows = rows_of(table, participants, people.table["session"].astype(str).tolist())
@@ -246,7 +260,10 @@ def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) ->
 
 
 def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
-    """Add a problem for each person who lacks more measures than `max_missing` allows."""
+    """Add to `inspected` a problem for each person who lacks more measures than allowed.
+
+    `max_missing` is the share that may be missing.
+    """
     values = inspected.values.drop(columns=inspected.constants)
     is_missing_value = values.isna()
     zeros = inspected.zeros[values.columns]
@@ -271,7 +288,7 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
 
 
 def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
-    """Count, for each row, the unreadable cells, each of which already is a problem."""
+    """Count the unreadable cells of each inspected person, each of which already is a problem."""
     n_bad = np.zeros(len(inspected.names), dtype=np.int64)
     for problem in inspected.problems.found:
         row = inspected.row_of(problem)
@@ -281,7 +298,7 @@ def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
 
 
 def _add_alike(inspected: InspectedMeasures) -> None:
-    """Add a problem for each person who has the same number in all measures of one kind."""
+    """Add to `inspected` a problem for each person with one number in all measures of a kind."""
     kinds = inspected.values.columns.map(dict(inspected.table.kinds))
     for kind in KINDS_OF_NUMBERS:
         values = inspected.values.loc[:, np.asarray(kinds == kind)]
@@ -293,7 +310,7 @@ def _add_alike(inspected: InspectedMeasures) -> None:
 
 
 def _add_copies(inspected: InspectedMeasures) -> None:
-    """Add a problem for each scan that has exactly the measures of another scan."""
+    """Add to `inspected` a problem for each scan that has exactly the measures of another scan."""
     values = inspected.values.round(6)
     is_enough = values.notna().sum(axis=1) >= N_ALIKE
     values = values[is_enough]

@@ -51,10 +51,10 @@ def record_of_table(participants: Path) -> Path:
 
 
 def find_measures(participants: Path) -> Path:
-    """Find the table of measures for a table of people, if the user names none.
+    """Return the path of the table of measures for a table of people, if the user names none.
 
     A table of people without the JSON file of `index`, made by hand or by an earlier version, may
-    have ``measures.tsv`` beside it.
+    have ``measures.tsv`` beside it. The file at the path may be absent.
     """
     measures = measures_of_table(participants)
     if measures.is_file() or record_of_table(participants).is_file():
@@ -105,7 +105,7 @@ def read_measures(
 
 
 def measures_beside(participants: Path) -> Path:
-    """Return the table of measures in the folder of a table of people; refuse an absent one."""
+    """Return the path of the table of measures beside a table of people; refuse an absent file."""
     measures = find_measures(participants)
     if not measures.is_file():
         raise DataError(
@@ -124,7 +124,10 @@ def add_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Join people or scans with their regional measures; arguments are as in `read_measures`."""
+    """Join people or scans with their regional measures, and return them with `measures`.
+
+    Arguments are as in `read_measures`.
+    """
     if measures is None:
         measures = measures_beside(people.source)
     sites = sites_of(people.table)
@@ -133,7 +136,10 @@ def add_measures(
 
 
 def sites_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return participant's name without ``sub-`` → site, from a table of people."""
+    """Return participant's name without ``sub-`` → site, from a table of people.
+
+    People without a site are left out.
+    """
     if "site" not in table:
         return {}
     sites = table.loc[table["site"].notna(), ["participant_id", "site"]].astype(str)
@@ -142,7 +148,7 @@ def sites_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
-    """Join people with their rows of a table of regional measures.
+    """Join people with their rows of a table of regional measures, and return them with `measures`.
 
     One `DataError` names all who have no row. Without `all_measured` people without a row stay,
     with missing measures.
@@ -189,7 +195,11 @@ def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
 def _facts_of(
     table: MeasuresTable, keys: Sequence[tuple[str, str]]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site in tables of measures, one row a scan, and warnings."""
+    """Return age, sex and site of scans as their tables of measures state, and warnings.
+
+    The table has one row for each of `keys`, (participant, session) of the scans. Cells that cannot
+    be read are missing, and a warning says so.
+    """
     written = pd.DataFrame([dict(table.facts.get(key, {})) for key in keys])
     if not len(written.columns):
         return written, []
@@ -200,7 +210,11 @@ def _facts_of(
 
 
 def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site of scans from their folder's ``participants.tsv``, and warnings."""
+    """Return age, sex and site of scans from their folder's ``participants.tsv``, and warnings.
+
+    `path` is the file, and `people` has participant and session of each scan. A scan that no row,
+    or more than one, fits has missing cells.
+    """
     inspection = inspect_cohort(path, channels=(), check_images=False)
     listed = inspection.cohort.table
     keys = list(zip(listed["participant_id"].map(subject_label), listed["session"], strict=True))
@@ -222,7 +236,7 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
 
 
 def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> list[str]:
-    """Warn of cells of age, sex or site that cannot be read."""
+    """Return a warning on cells of age, sex or site that cannot be read; an empty list if none."""
     problems = [problem for problem in inspection.problems.found if problem.column in _FACTS]
     if not problems:
         return []
@@ -240,7 +254,10 @@ def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> 
 
 
 def notes_on_unread(table: MeasuresTable) -> list[str]:
-    """Return a warning that names scans with unreadable measures, and the reasons."""
+    """Return one warning that names all scans of `table` with unreadable measures, and the reasons.
+
+    The list is empty if there are none.
+    """
     if not table.unread:
         return []
     lines = [f"the measures of {len(table.unread)} scans cannot be read and are missing:"]
@@ -254,7 +271,7 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
     """Return row → reason why a scan lacks measures: damage of the scan's files, or `reasons`.
 
-    Rows are the keys of `reasons`.
+    Rows are the keys of `reasons`, and positions of scans in `cohort`.
     """
     assert cohort.measures is not None
     damage = {}
@@ -272,10 +289,11 @@ def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
 def _subjects_of(
     people: Cohort, table: MeasuresTable, positions: npt.NDArray[np.int64]
 ) -> list[str]:
-    """Return each scan's subject, from the table of people or else from the measures.
+    """Return the subject (person) of each scan, from the table of people or else from the measures.
 
-    Participants who are visits of one person have one subject in the measures. A scan with
-    different subjects in the two tables is refused, and so is a scan without a subject.
+    `positions` are the rows of the scans in the table of measures, -1 for none. Participants who
+    are visits of one person have one subject in the measures. A scan with different subjects in the
+    two tables is refused, and so is a scan without a subject.
     """
     subjects = people.table["subject_id"].astype(str).tolist()
     if not table.subjects:
@@ -322,7 +340,7 @@ class Rows(NamedTuple):
 
 
 def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
-    """Return program and version for each scan; "" if not stated."""
+    """Return the program and version that `table` states for each scan of `rows`; "" if none."""
     versions = []
     for position in rows.positions.tolist():
         key = ("", "")
@@ -368,6 +386,9 @@ def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequenc
 
 
 def _single_rows(keys: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return participant → row number, for participants with one row only."""
+    """Return participant → position in `keys`, for participants with one position.
+
+    `keys` are (participant, session) of the rows of a table of measures.
+    """
     n_rows = Counter(person for person, _ in keys)
     return {person: row for row, (person, _) in enumerate(keys) if n_rows[person] == 1}

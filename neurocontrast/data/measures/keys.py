@@ -24,7 +24,7 @@ ends in an image's suffix, as ``sub-01_T1w``, does not fit.
 
 
 def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
-    """Add the subject of each scan in a table; two subjects for one scan are a problem."""
+    """Add each scan's subject in `sheet` to `merged`; two subjects for one scan are a problem."""
     for key, cell in zip(index, sheet.subjects, strict=False):  # a sheet may have none
         if is_missing(cell):
             continue
@@ -36,7 +36,10 @@ def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 
 
 def index_of(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
-    """Return participant and session of each row; wrong or repeated rows become problems."""
+    """Return (participant, session) of each row of `sheet`; wrong or repeated rows become problems.
+
+    `merged` gets the problems, and the subjects of the scans. `source` begins messages.
+    """
     people = []
     sessions = []
     for row, cell in enumerate(map(composed, sheet.identifiers)):
@@ -61,7 +64,7 @@ def index_of(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
 
 
 def _session_of(sheet: Sheet, row: int) -> str:
-    """Return the session in a table's column of sessions, for one row; "" if none."""
+    """Return the session of one row in the column of sessions of `sheet`; "" if none."""
     if not sheet.sessions:
         return ""
     session = sheet.sessions[row].removeprefix("ses-")
@@ -71,7 +74,7 @@ def _session_of(sheet: Sheet, row: int) -> str:
 
 
 def _add_repeated(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
-    """Add a problem for each row of a scan that already has a row."""
+    """Add to `merged` a problem for each row of `sheet` whose scan has an earlier row."""
     has_files = len(sheet.files) == len(index)
     for row in np.flatnonzero(index.duplicated()).tolist():
         where = source

@@ -30,7 +30,10 @@ def scan_name(participant: str, session: str) -> str:
 
 @dataclass
 class Merged:
-    """Measures, notes and problems of all tables read so far, before they become one table."""
+    """Measures, notes and problems of all tables read so far, before they become one table.
+
+    `frames` has the name and the measures of each table, and `regions` the region of each measure.
+    """
 
     problems: Problems
     frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
@@ -51,16 +54,19 @@ class Merged:
     zeros: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Participant and session → measures that are 0 and cannot truly be 0."""
     versions: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
-    """Participant and session → programs and versions."""
+    """Participant and session of a scan → programs and versions that measured the scan."""
     collected: Problems | None = None
     """Caller's list of problems, which gets all problems; None to raise them as one error."""
 
     def takes(self, column: str) -> bool:
-        """Tell whether a column holds ages, sexes or sites that are to be read."""
+        """Tell by a column's name whether ages, sexes or sites of the column are to be read."""
         return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
-        """Add cells of age, sex or site; a cell becomes "" if two tables disagree."""
+        """Add the cells of a column of age, sex or site to `facts`.
+
+        A cell becomes "" if two tables disagree. `index` has participant and session of each cell.
+        """
         for key, cell in zip(index, cells, strict=True):
             if not is_missing(cell):
                 facts = self.facts.setdefault(key, {})
@@ -84,7 +90,7 @@ class Merged:
         self.problems.pass_on(self.collected)
 
     def without_unread(self, values: pd.DataFrame) -> pd.DataFrame:
-        """Return measures without the scans that are skipped as unreadable."""
+        """Return the measures `values` without the rows of scans that are skipped as unreadable."""
         return values[~values.index.isin(list(self.unread))]
 
     def listed(self) -> tuple[tuple[str, str], ...]:
@@ -95,7 +101,7 @@ class Merged:
         return tuple(keys)
 
     def joined(self) -> pd.DataFrame:
-        """Return the measures of all tables, one row a scan and one column a region.
+        """Return the measures of all tables in `frames`, one row a scan and one column a region.
 
         Values that differ for the same scan and region become a problem.
         """
@@ -113,7 +119,11 @@ class Merged:
     def _add_disagreements(
         self, values: pd.DataFrame, frame: pd.DataFrame, seen: dict[str, str], source: str
     ) -> None:
-        """Add a problem for each value of a table that differs from an earlier table's."""
+        """Add to `problems` each value in `frame` that differs from an earlier table's value.
+
+        `values` are the measures of the earlier tables, and `seen` is measure → name of the first
+        table with the measure; `source` is the name of `frame`.
+        """
         common = frame.columns.intersection(values.columns)
         earlier, later = values[common].align(frame[common], join="inner", axis=0)
         old = earlier.to_numpy(float)
@@ -125,7 +135,10 @@ class Merged:
             self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a note for each table without scans that another table has, naming the scans."""
+        """Return a note for each table without values for some scans, naming the scans.
+
+        `values` are the measures of all tables, with a row for each scan.
+        """
         columns: dict[str, list[str]] = {}
         for source, frame in self.frames:
             columns.setdefault(source, []).extend(frame.columns.astype(str))
@@ -144,7 +157,7 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Fill a table's empty cells from a second table, and add its new scans and measures.
+    """Return `values` with empty cells filled from `frame`, and the scans and measures of both.
 
     `DataFrame.combine_first` does the same, and goes through hundreds of columns one by one.
     """
@@ -158,7 +171,10 @@ def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add each scan's program and version, if the table states them for its rows or as a whole."""
+    """Add each scan's program and version to `merged`, if `sheet` states them.
+
+    A sheet states them for each row, or for the whole table.
+    """
     programs = list(sheet.programs)
     if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
         programs = [sheet.software] * len(index)
@@ -174,10 +190,11 @@ def numbers_of(
     merged: Merged,
     source: str,
 ) -> npt.NDArray[np.float64]:
-    """Convert a table's measures to numbers, one row a scan; unreadable cells become problems.
+    """Return chosen measures of `sheet` as numbers, a row a scan; bad cells become problems.
 
-    All columns are converted in one call: a table has hundreds of columns, and pandas takes a
-    millisecond for a call.
+    `chosen` is region → column of `sheet`. Volumes are converted to mm³; missing, unreadable and
+    impossible negative cells are NaN. All columns are converted in one call: a table has hundreds
+    of columns, and pandas takes a millisecond for a call.
     """
     columns = list(chosen.values())
     cells = pd.Series(
@@ -207,7 +224,10 @@ def numbers_of(
 
 
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """Replace zeros of structures that every brain has by NaN, and note how many."""
+    """Return `frame`, measures of scans, with NaN for zeros of structures that every brain has.
+
+    `merged` gets notes that count the zeros, and the measures that are 0 for each scan.
+    """
     names = frame.columns.astype(str)
     never_empty = []
     for name in names:
@@ -231,7 +251,7 @@ def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataF
 
 
 def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region | None:
-    """Return the region that a column's name means; None for a name that means no region.
+    """Return the region that the name of a column of `sheet` means; None if the name means none.
 
     A column in `keep` is a region of its name, of kind ``other``.
     """
@@ -244,6 +264,6 @@ def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region |
 
 
 def holds_numbers(cells: Sequence[str]) -> bool:
-    """Tell whether a column has filled cells, and all of them are numbers."""
+    """Tell whether `cells`, of a column, are not all missing, and all others are numbers."""
     filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
     return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())

@@ -112,12 +112,12 @@ class _Words(NamedTuple):
 
 
 def _folded(name: str) -> str:
-    """Return a name in lower case, without separators, and without `&` or `and` between words."""
+    """Return a region's name in lower case, without separators, and without `&` or `and`."""
     return re.sub(r"[^a-z0-9]", "", re.sub(r"&|(?<=[_. -])and(?=[_. -])", "", name.lower()))
 
 
 def _by_fold(names: str, start: str = "") -> dict[str, str]:
-    """Return simplified spelling → structure's name, for names separated by spaces.
+    """Return simplified spelling → name, for the structures that `names` lists between spaces.
 
     Each spelling begins with `start`, a hemisphere's letter.
     """
@@ -129,7 +129,7 @@ def _by_fold(names: str, start: str = "") -> dict[str, str]:
 
 
 def _cortex() -> dict[str, tuple[str, str]]:
-    """Return simplified spelling → name and atlas, for regions of the cortex."""
+    """Return simplified spelling → (name, atlas), for the known regions of the cortex."""
     regions = {}
     for names, atlas in ((_OF_HEMISPHERE, ""), (_DESIKAN, "aparc"), (_DESTRIEUX, "aparc.a2009s")):
         for key, name in _by_fold(names).items():
@@ -149,7 +149,7 @@ def _volumes(names: str, *, side: str = "", prefix: str = "") -> dict[str, Regio
 
 
 def _ratios() -> dict[str, Region]:
-    """Return simplified spelling → ratio or count of the whole head."""
+    """Return simplified spelling → `Region`, for ratios and counts of the whole head."""
     return {key: Region(name, "other", "aseg") for key, name in _by_fold(_RATIOS).items()}
 
 
@@ -205,12 +205,12 @@ def region_of(column: str, *, side: str = "", measure: str = "") -> Region | Non
 
 
 def _joined(*words: str) -> str:
-    """Join the words of a name that are not empty."""
+    """Join the words of a region's name that are not empty, by underscores."""
     return "_".join(filter(None, words))
 
 
 def _words_of(name: str) -> _Words:
-    """Return hemisphere, structure and measure in a column's name."""
+    """Return the words in a column's name for hemisphere, structure and measure."""
     side, structure = _side_of(name)
     measure = ""
     ending = _MEASURE.fullmatch(structure)
@@ -227,7 +227,7 @@ def _words_of(name: str) -> _Words:
 
 
 def _side_of(name: str) -> tuple[str, str]:
-    """Return the hemisphere at either end of a name ("" if none), and the rest of the name."""
+    """Return the hemisphere ("lh", "rh" or "") at either end of a column's name, and the rest."""
     before = _PREFIX.fullmatch(name)
     if before is not None:
         return _SIDE[before[1].lower()], before[2]
@@ -238,7 +238,10 @@ def _side_of(name: str) -> tuple[str, str]:
 
 
 def _cortical(name: str) -> tuple[str, str]:
-    """Return name and atlas of a region of the cortex; atlas "" for an unknown region."""
+    """Return canonical name and atlas of a region of the cortex; atlas "" for an unknown region.
+
+    `name` is a spelling of the region, without hemisphere and measure.
+    """
     region = _CORTEX.get(_folded(name))
     if region is not None:
         return region

@@ -79,7 +79,11 @@ def scan_of_openbhb(path: Path) -> str:
 
 
 def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return names of an array's regions and measures, from ``resource`` in a folder above."""
+    """Return names of regions and measures in OpenBHB's array `path`, from a folder ``resource``.
+
+    ``resource`` lies in one of the folders above the array. `atlas` is OpenBHB's name of the atlas,
+    None for CAT12.
+    """
     folders = [above / "resource" for above in list(path.absolute().parents)[:_N_FOLDERS_UP]]
     folder = next(filter(Path.is_dir, folders), None)
     if folder is None:
@@ -96,7 +100,10 @@ def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
 
 
 def _resource_of_json(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return the regions and measures that ``resources.json`` lists for an atlas."""
+    """Return (regions, measures) that OpenBHB's ``resources.json`` lists for an atlas.
+
+    `path` is the file, and `atlas` OpenBHB's name of the atlas, None for CAT12.
+    """
     kind = f"{atlas or 'vbm'}_roi"
     lists = read_json(path).get(kind)
     named = []
@@ -112,7 +119,10 @@ def _resource_of_json(path: Path, atlas: str | None) -> tuple[list[str], list[st
 
 
 def _resource_of_labels(folder: Path, path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return the regions and measures of an array, from files of labels in ``resource``."""
+    """Return (regions, measures) of the array `path`, from files of labels in `folder`.
+
+    `folder` is OpenBHB's ``resource``, and `atlas` OpenBHB's name of the atlas, None for CAT12.
+    """
     needed = [folder / "cat12vbm_labels.txt"]
     if atlas is not None:
         needed = [
@@ -132,7 +142,7 @@ def _resource_of_labels(folder: Path, path: Path, atlas: str | None) -> tuple[li
 
 
 def _measure_of_channel(channel: str) -> str:
-    """Return FreeSurfer's name for a measure of OpenBHB; unknown names are unchanged."""
+    """Return FreeSurfer's name for a measure named `channel` in OpenBHB, or the same name."""
     for word, measure in _CHANNELS.items():
         if word in channel:
             return measure

@@ -116,7 +116,10 @@ class ScanRow(NamedTuple):
 
 
 def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
-    """Join rows of scans that share hemisphere, measure, atlas and software to one `Sheet`."""
+    """Join rows of scans with the same `SharedFacts` to one `Sheet` each, and return the sheets.
+
+    Shared are hemisphere, measure, atlas, software and scale.
+    """
     groups: dict[SharedFacts, list[ScanRow]] = defaultdict(list)
     for row in rows:
         groups[row.facts].append(row)
@@ -143,9 +146,10 @@ def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
 
 
 def by_identifier(path: Path) -> Sheet:
-    """Read a table with a column of identifiers; a JSON file may state atlas and software.
+    """Read a table of measures with a column of identifiers as a `Sheet`.
 
-    The JSON file has the table's name, and keys ``parcellation`` and ``software``.
+    Atlas and software are in a JSON file with the table's name, if there is one, under the keys
+    ``parcellation`` and ``software``.
     """
     table = read_sheet(path)
     sheet = _sheet_of(table, path)
@@ -157,7 +161,10 @@ def by_identifier(path: Path) -> Sheet:
 
 
 def _read_description(file: Path, columns: Collection[str]) -> MeasuresDescription:
-    """Read atlas and software from a JSON file, which may also describe the table's columns."""
+    """Read atlas and software of a table from its JSON file, which may also describe columns.
+
+    A key that describes one of the table's `columns` is left out.
+    """
     content = read_json(file)
     for key in MeasuresDescription.model_fields:
         if key in columns and isinstance(content.get(key), dict):
@@ -166,7 +173,7 @@ def _read_description(file: Path, columns: Collection[str]) -> MeasuresDescripti
 
 
 def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
-    """Return a DataFrame as a `Sheet`; identifiers are in a column or the index."""
+    """Return a DataFrame of measures as a `Sheet`; identifiers are in a column or the index."""
     table = frame
     if first_of(frame.columns, _IDENTIFIERS) == "" and first_of(frame.index.names, _IDENTIFIERS):
         table = frame.reset_index()
@@ -178,7 +185,10 @@ def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
 
 
 def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
-    """Return a table of text as a `Sheet`, with fields for identifiers, sessions and subjects."""
+    """Return a table of text as a `Sheet`, with fields for identifiers, sessions and subjects.
+
+    The index of `table` is the line of each row in the file `source`.
+    """
     identifier = identifier_column(list(table.columns), source=source.name, names=_IDENTIFIERS)
     session = first_of(table, SESSIONS)
     cells = {}
@@ -195,7 +205,7 @@ def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
 
 
 def without_templates(sheet: Sheet, notes: list[str]) -> Sheet:
-    """Leave out rows of FreeSurfer's average brain (fsaverage), which `notes` then name."""
+    """Return `sheet` without rows of FreeSurfer's average brain, which `notes` then name."""
     rows = []
     templates = []
     for row, cell in enumerate(sheet.identifiers):

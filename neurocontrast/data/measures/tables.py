@@ -85,10 +85,16 @@ class MeasuresTable:
     zeros: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """Participant and session → measures that were an impossible 0, and are missing in `values`."""
     versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Participant and session → program and version, if stated by the files or a column."""
+    """Participant and session → program and version that measured the scan, if stated.
+
+    Files or a column state them.
+    """
 
     def facts_of(self, participant: str, session: str) -> dict[str, str]:
-        """Return ``{"subject_id": …}`` for a scan; empty if the tables state no subject."""
+        """Return ``{"subject_id": …}`` for a scan; empty if the tables state no subject.
+
+        The tables are those of the measures.
+        """
         subject = self.subjects.get((participant, session))
         if subject is None:
             return {}
@@ -96,7 +102,7 @@ class MeasuresTable:
 
     @property
     def parcellation(self) -> str:
-        """Names of the atlases without aseg, which goes with any parcellation."""
+        """Names of the atlases joined by ``+``, without aseg, which goes with any parcellation."""
         return "+".join(name for name in self.atlas.split("+") if name != "aseg")
 
 
@@ -183,7 +189,10 @@ def read_chosen(
 
 
 def _sheets_of(paths: Tables, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Read tables as `Sheet` objects, in order; refuse an empty list of tables."""
+    """Read all tables of measures in `paths` as `Sheet` objects, in order; refuse an empty list.
+
+    `choice` chooses among the tables of a folder, and `notes` gets lines on tables left out.
+    """
     if isinstance(paths, str | os.PathLike | pd.DataFrame):
         paths = [paths]
     listed = list(paths)
@@ -222,7 +231,10 @@ def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> 
 
 
 def _sites_of(frame: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
-    """Return name of a row of a DataFrame → site in the row's column ``site``."""
+    """Return name → site, for the rows of `frame` with a site in column ``site``.
+
+    `rows` are the names of the rows.
+    """
     if "site" not in frame:
         return {}
     sites = frame["site"].map(text_of).set_axis(list(rows))
@@ -237,7 +249,11 @@ def _merge(
     *,
     skip: bool = False,
 ) -> MeasuresTable:
-    """Merge tables into one; refuse people whose values are in other units than the rest."""
+    """Merge sheets into one `MeasuresTable`; refuse people whose values are in other units.
+
+    `keep` names further columns to take, and `sites` is participant → site. With `skip`, scans with
+    problems are left out, and no error.
+    """
     notes = merged.notes
     for sheet in sheets:
         if sheet.damage:
@@ -282,7 +298,7 @@ def _merge(
 
 
 def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
-    """Return the programs and versions of all tables and scans, sorted."""
+    """Return the programs and versions that made the measures of all tables and scans, sorted."""
     programs = {sheet.software for sheet in sheets}
     for of_scan in merged.versions.values():
         programs.update(of_scan)
@@ -290,7 +306,7 @@ def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
 
 
 def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
-    """Return the files that tables were read from, without repetitions."""
+    """Return the files that the tables `sheets` were read from, without repetitions."""
     sources: dict[Path, None] = {}
     for sheet in sheets:
         sources.update(dict.fromkeys(sheet.files or [sheet.source]))
@@ -300,7 +316,10 @@ def _sources_of(sheets: Sequence[Sheet]) -> tuple[Path, ...]:
 def _check_values(
     values: pd.DataFrame, kinds: Mapping[str, Kind], people: People, collected: Problems | None
 ) -> None:
-    """Refuse values in wrong units and codes for missing values, or add problems to `collected`."""
+    """Refuse measures in wrong units, and codes for missing values.
+
+    If `collected` is given, problems are added to `collected`, and none is an error.
+    """
     try:
         check_units(values, kinds)
     except DataError as error:
@@ -313,7 +332,10 @@ def _check_values(
 
 
 def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
-    """Raise the error for tables without any readable scan, or without any known measure."""
+    """Raise a `DataError` for tables without any readable scan, or without any known measure.
+
+    The error has the reasons of all unreadable scans, or names the tables.
+    """
     for (participant, session), reasons in merged.unread.items():
         merged.problems.add("; ".join(reasons), name=scan_name(participant, session))
     merged.problems.raise_if_any()
@@ -324,7 +346,7 @@ def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
 
 
 def _add_damage(sheet: Sheet, merged: Merged) -> None:
-    """Add a file's damage as a problem, with the scan's name if the file is of a single scan."""
+    """Add to `merged` the problem of a damaged file, with the scan's name if there is one."""
     name = ""
     if len(sheet.identifiers):
         name = next(starmap(scan_name, index_of(sheet, merged, "")))
@@ -332,7 +354,10 @@ def _add_damage(sheet: Sheet, merged: Merged) -> None:
 
 
 def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) -> None:
-    """Add a table's measures to the merged tables; bad columns and cells become problems."""
+    """Add the measures of `sheet` to `merged`; bad columns and cells become problems.
+
+    `keep` names further columns to take. If there are `several` tables, messages name this one.
+    """
     sheet = without_templates(sheet, merged.notes)
     problems = merged.problems
     source = ""
@@ -367,7 +392,10 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:
-    """Return names and sites of the rows of measures, for messages."""
+    """Return a `People` for messages: name and site of each row of measures in `values`.
+
+    `sites` is participant's name without ``sub-`` → site.
+    """
     names = []
     of_rows = []
     for participant, session in values.index:

@@ -55,7 +55,7 @@ ten.
 _THICKNESS = 2.5
 """Usual thickness of the cortex in mm."""
 _FACTOR = 10.0
-"""Factor by which a median over people may differ from the usual size."""
+"""Factor by which the median of a measure over people may differ from the measure's usual size."""
 _FACTOR_OF_THICKNESS = 3.0
 _FACTORS_OF_UNITS: Mapping[Kind, Mapping[float, str]] = {
     "thickness": {0.1: "cm", 1e3: "µm", 1e-3: "m"},
@@ -136,7 +136,11 @@ class _Unit:
 
 
 def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
-    """Refuse measures whose median over people is far from usual, and name the likely unit."""
+    """Refuse measures whose median over people is far from usual, and name the likely unit.
+
+    `values` has a row for each person, and `kinds` is measure → kind. One thickness is judged, and
+    all measures whose usual size is known.
+    """
     medians = values.median()
     of_cortex = medians[[name for name, kind in kinds.items() if kind == "thickness"]].dropna()
     typical = {name: value for name, value in _TYPICAL.items() if name in medians}
@@ -172,7 +176,10 @@ def _and_more(n_columns: int) -> str:
 
 
 def _is_near(value: float, typical: float, kind: Kind) -> bool:
-    """Tell whether a size is missing, or within a factor of the usual size."""
+    """Tell whether `value` is missing, or within a factor of `typical`, the usual size.
+
+    The factor is 3 for thickness, and 10 for other kinds of measure.
+    """
     factor = _FACTOR
     if kind == "thickness":
         factor = _FACTOR_OF_THICKNESS
@@ -228,7 +235,7 @@ def check_units_of_people(
 
 
 def _units_of(kind: Kind) -> list[_Unit]:
-    """Return the wrong units to test for a kind of measure.
+    """Return the wrong units that measures of a kind may be in, each as a `_Unit` to test for.
 
     If most people's values are in a wrong unit, people in the right unit stand out by the inverse
     factor; a further `_Unit` finds them, and its name says that the others are wrong.
@@ -246,7 +253,10 @@ def _units_of(kind: Kind) -> list[_Unit]:
 def _find_unit(
     table: pd.DataFrame, expected: pd.Series, unit: _Unit, people: People, problems: Problems
 ) -> None:
-    """Add a problem for each site or person whose values are off by the factor of a unit."""
+    """Add to `problems` each site or person whose measures are off by the factor of a wrong unit.
+
+    `table` has a row for each person, and `expected` is the usual value of each measure.
+    """
     ratios = np.log10(table.to_numpy() / expected.to_numpy(dtype=float))
     distance = np.abs(ratios - math.log10(unit.factor))
     is_off = distance <= _TOLERANCES[unit.kind]
@@ -271,7 +281,7 @@ def _find_unit(
 
 
 def _shown(value: float) -> str:
-    """Return a size as text for a message; large sizes as whole numbers."""
+    """Return the size of a region as text for a message; large sizes as whole numbers."""
     if value >= MM3_PER_ML:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -280,7 +290,11 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell which people have many columns, or all columns if two or more, in another unit."""
+    """Tell which people have many measures, or all measures if two or more, in another unit.
+
+    `is_off` (people, measures) says whether a value is off by the factor of the unit, and
+    `is_known` whether there is a value.
+    """
     n_off = is_off.sum(axis=1)
     n_known = is_known.sum(axis=1)
     are_many = n_off >= np.maximum(_N_COLUMNS, _SHARE_OF_COLUMNS * n_known)
@@ -290,10 +304,11 @@ def _rows_off(
 def _columns_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_], people: People
 ) -> npt.NDArray[np.bool_]:
-    """Tell which values are in a column in another unit.
+    """Tell which values (people, measures) are of a measure that is in another unit.
 
-    A column counts for everybody if many people's values are off by the factor of the unit, and
-    for the people of a site if many of the site's values are.
+    `is_off` says whether a value is off by the factor of the unit, and `is_known` whether there is
+    a value. A measure counts for everybody if many people's values are off, and for the people of a
+    site if many of the site's values are.
     """
     n_off = is_off.sum(axis=0)
     n_known = is_known.sum(axis=0)
@@ -309,7 +324,7 @@ def _columns_off(
 
 
 def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[int]]:
-    """Group wrong rows by site; each wrong row without a site is a group of its own."""
+    """Group positions of wrong rows by site; a wrong row without a site is its own group."""
     by_site: dict[str, list[int]] = {}
     alone = []
     for row in np.flatnonzero(is_wrong).tolist():
@@ -321,7 +336,7 @@ def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[
 
 
 def _name_of(rows: Sequence[int], people: People) -> str:
-    """Return a person's name, or the number of people of a site with the first names."""
+    """Return the name of `rows` in a message: a person's, or the site's with first names."""
     site = people.sites[rows[0]]
     if len(rows) == 1:
         return people.names[rows[0]]

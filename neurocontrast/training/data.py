@@ -78,7 +78,7 @@ class TrainingData:
 def select_rows(
     metadata: Mapping[str, torch.Tensor], rows: Sequence[int]
 ) -> dict[str, torch.Tensor]:
-    """Return the values of all metadata columns at selected rows."""
+    """Return all columns of `metadata` by name, each with the values at the given `rows` alone."""
     chosen = torch.as_tensor(rows)
     columns = {}
     for name, column in metadata.items():

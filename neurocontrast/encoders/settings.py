@@ -40,7 +40,7 @@ N_BLOCKS = {
     "resnet34_3d": 4,
     "resnet50_3d": 4,
 }
-"""Number of blocks whose feature maps can be used as features, by network of volumes."""
+"""Number of blocks whose feature maps can become features, by name of the network of volumes."""
 
 
 class ReadOut(Settings):

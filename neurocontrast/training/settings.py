@@ -174,7 +174,7 @@ class TrainingSettings(Settings):
 
     @property
     def columns_of_strata(self) -> tuple[str, ...]:
-        """Metadata columns whose combinations sampling balances or groups; None: age and sex."""
+        """Metadata columns by which sampling balances or groups scans; by default age and sex."""
         if self.sampling_columns is None:
             return ("age", "sex")
         return self.sampling_columns

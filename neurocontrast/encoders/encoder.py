@@ -302,10 +302,10 @@ class Encoder(nn.Module):
 
     @property
     def blocks(self) -> dict[str, int]:
-        """Number of features of the ``network`` and of linear ``components``, by these two names.
+        """Number of features by source: the ``network``, and appended linear ``components``.
 
-        Features are in this order. Empty if no linear components are appended to the network's
-        features.
+        The network's features come first. Empty if no linear components of the samples are
+        appended.
         """
         if self.beside is None:
             return {}

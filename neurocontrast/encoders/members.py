@@ -243,7 +243,7 @@ class SeveralEncoders(nn.Module):
                 self.inference_layout = network.inference_layout
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """Return the features (n, n_features) of samples, those of each network after the other."""
+        """Return the features (n, n_features) of samples, network after network in order."""
         features = []
         for network in self.networks:
             features.append(network(samples))

@@ -200,7 +200,7 @@ def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
 
 
 def _advice_without_contract(folder: Path) -> str:
-    """Advise what to give in place of a folder without ``encoder.json``, for an error message.
+    """Return advice for an error message on a folder without ``encoder.json``.
 
     The advice is to resume an unfinished run, or to give the weights of its last epoch, if there
     are.

@@ -112,7 +112,7 @@ def check_condition(kernel: Kernel) -> Kernel:
 
 
 def _fills_missing(kernel: Kernel) -> bool:
-    """Tell whether `kernel`, or any factor of it, was made with ``missing="marginal"``.
+    """Tell whether any factor of `kernel` was made with ``missing="marginal"``.
 
     Such a kernel gives mean weights to pairs with missing values.
     """

@@ -53,7 +53,7 @@ def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _temperature_of_tensor(tensor: Tensor, check_number: ValidatorFunctionWrapHandler) -> Any:
-    """Return a loss's temperature given as a tensor: a parameter as it is, others as a float.
+    """Return a loss's temperature given as a tensor: a parameter unchanged, others as a float.
 
     A ConfigError refuses a tensor of several numbers, or with a gradient but no parameter.
     """

@@ -213,7 +213,7 @@ def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
 def _varying_voxels(
     data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Read the samples at `rows` of the data, and keep the voxels that vary among these samples.
+    """Read the samples at `rows` of the data, and keep the voxels that vary among the samples.
 
     Returned are the positions of the kept voxels in a flattened volume (n_voxels,), and the voxels'
     values (n_rows, n_voxels).

@@ -63,7 +63,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Contrasted:
-    """Contrastive loss of a batch, with the two views' embeddings and the metadata it came from."""
+    """Contrastive loss of a batch, with the embeddings and metadata that the loss compares.
+
+    `z1` and `z2` are the embeddings of the two views, (n, d); the metadata are columns, or None.
+    """
 
     loss: Tensor
     z1: Tensor

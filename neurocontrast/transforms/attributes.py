@@ -102,7 +102,7 @@ def is_absolute(text: str) -> bool:
 
 
 def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
-    """Return `text` as it is, or digests in its place if the text is or contains a file path.
+    """Return `text` unchanged, or digests in its place if the text is or contains a file path.
 
     A path would make a description depend on one machine, and might name a person.
     """
@@ -120,7 +120,7 @@ def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
 
 
 def name_of_text(text: str) -> str:
-    """Return `text`, a mapping's key, as it is, or JSON of digests if the key contains a path."""
+    """Return `text`, a mapping's key, unchanged, or JSON of digests if the key contains a path."""
     description = describe_text(text)
     if description == text:
         return text

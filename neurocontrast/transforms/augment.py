@@ -80,7 +80,7 @@ class Replaceable(Settings):
 
     @model_serializer(mode="wrap")
     def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return these settings as a dictionary, without fields that a user's transforms replace.
+        """Return the settings as a dictionary, without fields that a user's transforms replace.
 
         Without a user's transforms, only the field ``transforms`` is left out.
         """

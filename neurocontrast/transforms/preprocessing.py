@@ -164,12 +164,12 @@ class Preprocessing(ScanSettings):
             raise DataError(str(error)) from None
 
     def digest(self) -> str:
-        """Return a digest of these settings, by which a cache finds the preprocessed images."""
+        """Return a digest of the settings, by which a cache finds the preprocessed images."""
         settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
         return digest_of("preprocessing", *settings)
 
     def compose(self) -> Compose:
-        """Return the transforms of these settings as a MONAI `Compose`; see `brain_transforms`."""
+        """Return the transforms of the settings as a MONAI `Compose`; see `brain_transforms`."""
         # Asked of the lazy package: settings must load without MONAI and torch.
         from neurocontrast.transforms import brain_transforms
 

@@ -63,7 +63,7 @@ class ReadOut(Settings):
 
     @property
     def n_cells(self) -> int:
-        """Number of cells of the grid."""
+        """Number of cells of `grid`, over each of which feature maps are averaged."""
         return math.prod(self.grid)
 
     def check(self, name: str) -> None:

@@ -87,7 +87,7 @@ class Pool:
 
     @property
     def n_samples(self) -> int:
-        """Number of samples of all processes."""
+        """Number of samples of the batch, over all processes."""
         return self.candidates.shape[1]
 
     @property
@@ -102,15 +102,16 @@ class Pool:
 
     @property
     def other_candidates(self) -> Tensor | None:
-        """Candidates if embeddings other than the anchors; None if anchors are the candidates."""
+        """Embeddings of the candidates; None if the anchors themselves are the candidates."""
         if self.is_across:
             return self.candidates
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return a `Pool` that compares anchors of one view with candidates of one view, by pair.
+        """Return a `Pool` that compares anchors of one view with candidates of another, by pair.
 
-        A pair holds the number of the view of anchors, and the number of the view of candidates.
+        Each of `pairs` holds the number of the view of anchors, and the number of the view of
+        candidates.
         """
         firsts, seconds = zip(*pairs, strict=True)
         anchors = self._views(firsts)

@@ -20,7 +20,10 @@ _ALL = slice(None)
 
 
 class Candidates(Protocol):
-    """Protocol of the candidates with which anchors are compared, and of kernels; see `Pool`."""
+    """Protocol of the part of `Pool` that `Pairs` needs: counts of candidates, kernel weights.
+
+    Candidates are the embeddings with which anchors are compared.
+    """
 
     @property
     def by_view(self) -> bool:

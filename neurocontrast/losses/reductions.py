@@ -68,7 +68,7 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
 
 
 class Similarities(torch.autograd.Function):
-    """Compute similarities of all anchors with candidates; None compares anchors with anchors.
+    """Compute the similarities of all anchors with `candidates`, or with all anchors if None.
 
     An anchor is an embedding that a loss compares with other embeddings, its candidates. See
     `compare`.
@@ -196,7 +196,10 @@ class MeanAndLogSumExp(torch.autograd.Function):
 
 
 class Twins(torch.autograd.Function):
-    """Take the similarity of each anchor embedding with the other view of the same sample."""
+    """Take the similarity of each anchor embedding with its twin, (V, n_i).
+
+    The twin is the other view of the same sample.
+    """
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, pairs: Any) -> Tensor:

@@ -94,9 +94,9 @@ def fit_objective(
     training_rows: Sequence[int],
     validation_rows: Sequence[int],
 ) -> None:
-    """Check the metadata columns that a loss reads, on all rows, before training begins.
+    """Check the metadata that a loss reads, and fit the loss's kernels to the training rows.
 
-    Kernels are fitted on the training rows alone.
+    All rows are checked, before training begins. So is the number of training and validation rows.
     """
     objective.check(metadata, names=names)
     check_split(training_rows, validation_rows)

@@ -144,9 +144,10 @@ class SupervisedState(TrainerState):
             self._begin_at_shares(labels.n_classes)
 
     def _standardise_numbers(self) -> None:
-        """Standardise the labels to predict over the training rows, and set the head to predict 0.
+        """Standardise the labels over the training rows, and set the head to predict 0.
 
-        The first prediction is then the mean of the training rows' labels.
+        The labels of all samples are stored as `values` on the device, and mean and standard
+        deviation as `scale`. The first prediction is then the mean of the training rows' labels.
         """
         values = self.labels.values.astype(float)
         in_training = values[np.asarray(self.data.training_rows)]

@@ -158,7 +158,10 @@ class Scan:
 
 
 def read_scan(path: str | os.PathLike[str]) -> Scan:
-    """Read a NIfTI, FreeSurfer or ``.npy`` volume; a DataError names an unusable file."""
+    """Return the voxels and the affine in a NIfTI, FreeSurfer or ``.npy`` file as a `Scan`.
+
+    A DataError names an unusable file.
+    """
     name = os.fspath(path)
     with _naming(name):
         if _is_array(name):

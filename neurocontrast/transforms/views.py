@@ -174,8 +174,9 @@ class TwoViews:
         return views
 
     def check(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
-        """Refuse views with values that are not finite, and name the samples.
+        """Raise a ConfigError if a view has values that are not finite, and name the sample.
 
+        `images` are the images from which `views` were made, and `names` the names of the samples.
         Only one number is transferred from the device unless the check fails. An image that is not
         finite itself is left to training, which reports more about the image.
         """

@@ -248,8 +248,8 @@ class Encoder(nn.Module):
     def unread_parameters(self) -> list[nn.Parameter]:
         """List the weights of layers behind the last block that `read_out` names.
 
-        These weights do not change the features, and get no gradient. The list is empty if the last
-        block of the network is read.
+        These weights do not change the features, and get no gradient. The list is empty if
+        `read_out` names no blocks.
         """
         blocks = self.read_out.blocks
         parameters: list[nn.Parameter] = []

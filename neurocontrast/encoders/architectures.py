@@ -20,9 +20,9 @@ from neurocontrast.reading import DAMAGE, check_place
 _LAYERS_OF_DENSENET = (r"(denselayer\d+)\.layers\.", r"\1.")
 _IN_FEATURES = (r"^(?!head\.)", "features.")
 _MOST_LINES = 40
-"""Largest number of lines in a message about tensors that do not fit."""
+"""Largest number of tensors that an error message on unsuitable weights names."""
 _DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, *DAMAGE)
-"""Exceptions that a damaged pickle file raises."""
+"""Exceptions that reading a damaged file of weights raises."""
 _CITATIONS = {
     "yaware": (
         "Dufumier B, Gori P, Victor J, et al. (2021). Contrastive learning with continuous proxy "
@@ -68,7 +68,7 @@ class Architecture:
 
 
 def _medicalnet(depth: int) -> Architecture:
-    """Describe MedicalNet's ResNet with a given number of layers."""
+    """Return the names and rules by which weights of MedicalNet's ResNet-`depth` are converted."""
     return Architecture(
         f"resnet{depth}_3d",
         f"MedicalNet's ResNet-{depth}",
@@ -201,9 +201,10 @@ def convert(
 
 
 def _prefix_of(state: Iterable[str], architecture: Architecture, path: Path) -> str:
-    """Return the common prefix of the tensor names of a network in a file.
+    """Return the text that precedes every tensor name of a network in a file, such as "module.".
 
-    A file that holds several networks is refused.
+    The text is found by the architecture's `anchor` among the names in `state`. A CheckpointError
+    refuses a file that holds several networks.
     """
     ends = [name for name in state if f".{name}".endswith(f".{architecture.anchor}")]
     if len(ends) > 1:
@@ -220,7 +221,11 @@ def _check_tensors(
     architecture: Architecture,
     path: Path,
 ) -> None:
-    """Refuse tensors that are missing, unknown, of another shape or not finite, by name."""
+    """Raise a CheckpointError if tensors of the file at `path` do not fit the model's tensors.
+
+    `taken` are the file's tensors, and `expected` the model's, by name in the file. The error names
+    tensors that are missing, unknown, of another shape or not finite.
+    """
     problems = misfits(taken, expected)
     for name, tensor in taken.items():
         if not tensor.isfinite().all():
@@ -238,7 +243,10 @@ def _check_tensors(
 
 
 def _build(architecture: Architecture, state: Mapping[str, torch.Tensor]) -> ContrastiveModel:
-    """Build the network with random weights, and with sizes taken from a file's tensors."""
+    """Build the model of an architecture with random weights, as large as a file's tensors need.
+
+    The numbers of channels and of the head's outputs are read from the tensors in `state`.
+    """
     n_channels = 1
     first = state.get(architecture.first)
     if first is not None and first.ndim > 1:
@@ -301,21 +309,28 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
 
 
 def _load(path: Path) -> Any:
-    """Load a file of safetensors or ``torch.save``, without running any code in the file."""
+    """Return the content of a weights file (safetensors or ``torch.save``), without running code.
+
+    A file of safetensors gives tensors by name; a file of ``torch.save`` can hold any object of
+    tensors, numbers and text.
+    """
     if path.suffix == ".safetensors":
         return load_tensors(path)
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _has_tensor(candidate: object, anchor: str) -> bool:
-    """Tell whether a value is a mapping that holds the tensor by which a network is recognised."""
+    """Tell whether `candidate` is a mapping in which any tensor's name ends in `anchor`.
+
+    By this name, a network's state dict is recognised in a file of weights.
+    """
     if not isinstance(candidate, Mapping):
         return False
     return any(str(name).endswith(anchor) for name in candidate)
 
 
 def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
-    """Return the tensors of a state dict by name, without entries of other types."""
+    """Return the tensors among the values of `candidate`, a state dict, by name."""
     tensors = {}
     for name, tensor in candidate.items():
         if isinstance(tensor, torch.Tensor):
@@ -324,7 +339,7 @@ def _tensors_of(candidate: Mapping[object, object]) -> dict[str, torch.Tensor]:
 
 
 def _summary(content: object) -> str:
-    """Return a description of a file's content for messages: its first keys, or its type."""
+    """Describe the content of a weights file for messages: first eight keys, or type of object."""
     if not isinstance(content, dict):
         return type(content).__name__
     names = list(map(str, content))
@@ -335,7 +350,10 @@ def _summary(content: object) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
-    """Return the error for a file that is damaged, or that only running code could load."""
+    """Return the CheckpointError to raise for a weights file whose reading failed with `error`.
+
+    The message tells a damaged file from a file that only running its code could load.
+    """
     code = re.search(r"GLOBAL (\S+)", str(error))
     if isinstance(error, pickle.UnpicklingError) and code is not None:
         return CheckpointError(

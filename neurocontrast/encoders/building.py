@@ -178,12 +178,15 @@ class TwoEncoders(ContrastiveModel):
 
     @property
     def halves(self) -> tuple[ContrastiveModel, ...]:
-        """First and second encoder, each with its projection head."""
+        """First and second encoder of the pair, as `ContrastiveModel` with projection head."""
         return self._halves
 
 
 class _EncoderPair(nn.Module):
-    """Encode pairs of samples to features (2 n, n_features), padded with zeros to one width."""
+    """Two encoders as one network, for `TwoEncoders`: encodes pairs of samples to features.
+
+    Features have the shape (2 n, n_features), padded with zeros to the larger number of features.
+    """
 
     def __init__(self, *encoders: Encoder) -> None:
         super().__init__()
@@ -191,7 +194,7 @@ class _EncoderPair(nn.Module):
         self.n_features = max(encoder.n_features for encoder in encoders)
 
     def network(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Encode pairs of samples by both networks."""
+        """Return features (2 n, n_features) of n pairs of samples, first the first encoder's."""
         return self(samples)
 
     def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -203,7 +206,7 @@ class _EncoderPair(nn.Module):
         return torch.cat(rows)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """Return the weights of both encoders that get no gradient."""
+        """List weights of both encoders that get no gradient; see `Encoder.unread_parameters`."""
         parameters: list[nn.Parameter] = []
         for encoder in self.encoders:
             parameters += cast(Encoder, encoder).unread_parameters()
@@ -211,7 +214,7 @@ class _EncoderPair(nn.Module):
 
 
 class _HeadPair(nn.Module):
-    """Project the features of two encoders, each by its own projection head."""
+    """Two projection heads as one, for `TwoEncoders`: each projects the features of its encoder."""
 
     def __init__(self, *halves: ContrastiveModel) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _COLOURS = 3
 _KINDS = {1: "measures", 2: "images", 3: "volumes"}
-"""Kind of sample by number of spatial dimensions."""
+"""Kind of sample, such as an image, by number of spatial dimensions; for messages."""
 
 
 class FeatureMaps(nn.Module):
@@ -67,7 +67,10 @@ class FeatureMaps(nn.Module):
         return self.layers(images)
 
     def of_blocks(self, images: torch.Tensor, numbers: Sequence[int]) -> list[torch.Tensor]:
-        """Map images (n, C, …) to the feature maps of selected blocks, numbered from 1."""
+        """Return the feature maps of `images` (n, C, …) after each of the blocks in `numbers`.
+
+        Blocks are numbered from 1. The maps of a block have the shape (n, n_maps, …).
+        """
         names = list(self.blocks)
         maps = {}
         for name, layer in self.layers.named_children():
@@ -79,7 +82,11 @@ class FeatureMaps(nn.Module):
         return list(map(maps.__getitem__, numbers))
 
     def children_of_blocks(self) -> list[list[nn.Module]]:
-        """Return the layers of each block in order; a network without blocks is one block."""
+        """Return a list of layers for each block of the network, in order.
+
+        A network without blocks counts as one block. Layers after the last block are a further
+        list.
+        """
         blocks: list[list[nn.Module]] = [[]]
         for name, layer in self.layers.named_children():
             blocks[-1].append(layer)
@@ -215,9 +222,10 @@ class Encoder(nn.Module):
         return torch.cat([features, components.to(features.dtype)], dim=1)
 
     def network(self, images: torch.Tensor) -> torch.Tensor:
-        """Compute the network's features (n, n_network_features), without appended components.
+        """Compute the network's features (n, n_network_features) of `images`.
 
-        The projection head reads these features.
+        The linear components that `forward` appends are left out. The projection head reads the
+        network's features alone.
         """
         is_uint8 = images.dtype == torch.uint8
         # Samples in half precision or bytes are widened on the device that computes.
@@ -238,7 +246,11 @@ class Encoder(nn.Module):
         return torch.cat(means, dim=1)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """Return the weights behind the last block read out, which get no gradient."""
+        """List the weights of layers behind the last block that `read_out` names.
+
+        These weights do not change the features, and get no gradient. The list is empty if
+        `read_out` names no blocks.
+        """
         blocks = self.read_out.blocks
         parameters: list[nn.Parameter] = []
         if blocks is None:
@@ -281,7 +293,10 @@ class Encoder(nn.Module):
         return len(self.beside.components)
 
     def without_beside(self) -> Encoder:
-        """Remove linear components appended to the features, to train on; return the encoder."""
+        """Remove the linear components appended to the features; return the encoder itself.
+
+        Training goes on with the network's features alone.
+        """
         self.beside = None
         return self
 
@@ -289,7 +304,8 @@ class Encoder(nn.Module):
     def blocks(self) -> dict[str, int]:
         """Number of features by source: the ``network``, and appended linear ``components``.
 
-        Empty without appended components.
+        The network's features come first. Empty if no linear components of the samples are
+        appended.
         """
         if self.beside is None:
             return {}
@@ -327,7 +343,7 @@ class Encoder(nn.Module):
 
 
 def _is_colour(values: npt.NDArray[np.float64]) -> bool:
-    """Tell whether an array holds one finite number for each of three colours."""
+    """Tell whether `values` holds one finite number for each of three colours."""
     return values.shape == (_COLOURS,) and bool(np.isfinite(values).all())
 
 

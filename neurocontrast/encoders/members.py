@@ -31,7 +31,8 @@ from neurocontrast.reading import read_json
 
 _REMEDY = "Copy the run again."
 _OF_ONE = ("beside", "blocks", "members", "seed", "provenance", "weights", "head", "n_features")
-"""Keys of ``encoder.json`` left out of the description shared by the encoders of a run."""
+"""Keys of ``encoder.json`` that concern one encoder, left out of the description of a run of
+several."""
 _OF_KIND = ("encoder", "objective", "augment", "epochs", "channels", "cache_dtype")
 """Keys of ``encoder.json``, besides preprocessing, that must be equal for two encoders of a kind
 (same settings, other seeds or training people)."""
@@ -56,7 +57,10 @@ def has_members(run: Path) -> bool:
 
 
 def read_record(run: Path) -> MembersRecord:
-    """Read ``members.json``, which lists the encoders of a run; refuse a damaged file."""
+    """Read ``members.json`` of a run, which lists the run's encoders with seeds and digests.
+
+    A CheckpointError refuses a damaged file.
+    """
     path = run / MEMBERS
     content = read_json(path, error=CheckpointError, remedy=_REMEDY)
     try:
@@ -146,7 +150,7 @@ def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
 
 
 def _kind_of(contract: EncoderContract) -> Json:
-    """Return the part of ``encoder.json`` that makes two encoders of one kind if equal.
+    """Return keys of ``encoder.json`` that are equal in two encoders if both are of one kind.
 
     Seed, training people and values learned from these people are left out.
     """
@@ -162,7 +166,7 @@ def _kind_of(contract: EncoderContract) -> Json:
 
 
 def _settings_of_preprocessing(contract: EncoderContract) -> Json:
-    """Return the settings of an encoder's preprocessing, without values learned from people.
+    """Return the section ``preprocessing`` of an encoder, without values learned from people.
 
     The key ``columns`` lists all measures of the table: also measures that were left out because
     they are the same for all training people.
@@ -181,19 +185,26 @@ def _beside_of(beside: BesideRecord) -> Json:
 
 
 def digest_of_members(record: MembersRecord) -> str | None:
-    """Return one digest for the weights of all encoders of a run; None before all are trained."""
+    """Return one SHA-256 for the weights of all encoders that `record` (``members.json``) lists.
+
+    The result is None before all encoders are trained.
+    """
     if record.weights is None:
         return None
     return join_digests(record.weights)
 
 
 def join_digests(digests: Iterable[str]) -> str:
-    """Combine the digests of several encoders' weights into one digest."""
+    """Combine digests of the weights of several encoders, in order, into one digest."""
     return digest_of("members", *digests)
 
 
 def join_starts(starts: Sequence[Start]) -> Start:
-    """Describe the initial weights of all encoders of a run as one entry ``init``."""
+    """Combine the entries ``init`` of a run's encoders, on their initial weights, into one entry.
+
+    Equal entries stay as they are. The joint entry has one digest, and names the run without
+    members.
+    """
     contents = list(map(Start.content, starts))
     shared = shared_content(contents)
     if len(shared) == len(contents[0]):
@@ -205,7 +216,10 @@ def join_starts(starts: Sequence[Start]) -> Start:
 
 
 def preparation_of(samples: Samples) -> str:
-    """Return settings as text that is equal if two encoders read equally preprocessed samples."""
+    """Return preprocessing, channels and cache dtype of `samples` as JSON, to compare encoders.
+
+    The texts of two encoders are equal if both read equally preprocessed samples.
+    """
     decisive = [samples.preprocessing.content(), samples.channels, samples.cache_dtype]
     return json.dumps(decisive, sort_keys=True)
 
@@ -229,7 +243,7 @@ class SeveralEncoders(nn.Module):
                 self.inference_layout = network.inference_layout
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """Map samples to the features (n, n_features) of all networks in order."""
+        """Return the features (n, n_features) of samples, network after network in order."""
         features = []
         for network in self.networks:
             features.append(network(samples))
@@ -289,9 +303,10 @@ def describe_members(
 
 
 def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
-    """Return the keys of ``encoder.json`` with equal values in all encoders of a run.
+    """Return the keys of ``encoder.json``, with values, that are equal in all encoders of a run.
 
-    The columns of measures are those that any encoder reads.
+    The list of measures, ``columns``, has every measure that any encoder reads. ``simulated`` is
+    true if any encoder was trained on simulated data.
     """
     shared = shared_content(list(map(EncoderContract.content, contracts)))
     sections = list(map(attrgetter("preprocessing"), contracts))
@@ -306,7 +321,7 @@ def _shared_by(contracts: Sequence[EncoderContract]) -> Json:
 
 
 def _columns_of_any(contracts: Sequence[EncoderContract]) -> list[str]:
-    """Return the measures that at least one of several encoders reads."""
+    """List the regional measures that at least one of several encoders reads, without repeats."""
     columns = dict[str, None]()
     for contract in contracts:
         columns |= dict.fromkeys(contract.preprocessing.columns)
@@ -336,7 +351,11 @@ def describe_run(
 def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
-    """Describe each kind of encoder in a run: preprocessing, network, loss, number of members."""
+    """Describe each kind of encoder in a run of joined runs, for the run's description.
+
+    An entry has preprocessing, network, loss and number of members, among others. `sizes` are the
+    numbers of features of the encoders, and `joined` their origins.
+    """
     of_kinds = dict[int, list[int]]()
     for member, number in enumerate(number_kinds(contracts)):
         of_kinds.setdefault(number, []).append(member)

@@ -63,7 +63,7 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
 
 
 def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build MONAI's 3D DenseNet up to the ReLU before the classifier."""
+    """Return MONAI's 3D DenseNet that the settings name, up to the ReLU before the classifier."""
     from monai.networks.nets.densenet import DenseNet  # takes seconds
 
     n_first, growth, blocks = _DENSENETS[settings.name]
@@ -93,7 +93,10 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
 
 
 def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build MONAI's ResNet (He et al. 2016), without global pooling and classifier."""
+    """Return MONAI's ResNet (He et al. 2016) that the settings name, for images or volumes.
+
+    Global pooling and classifier are left out.
+    """
     if settings.n_dims == 3:
         return _resnet_of_volumes(settings, n_channels)
     stem: str = settings.stem or "cifar"
@@ -116,7 +119,7 @@ def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
 
 
 def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build a 3D ResNet with dilation in the last two stages, as MedicalNet's."""
+    """Return the 3D ResNet that the settings name, dilated in stages 3 and 4 like MedicalNet's."""
     layers = _layers_of_resnet(settings, n_channels=n_channels, stem="imagenet")
     _dilate(layers["layer3"], 2)
     _dilate(layers["layer4"], 4)
@@ -138,7 +141,10 @@ def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMap
 def _layers_of_resnet(
     settings: EncoderSettings, *, n_channels: int, stem: str
 ) -> OrderedDict[str, nn.Module]:
-    """Return the layers of MONAI's ResNet up to the last feature maps, by name."""
+    """Return the layers of the ResNet that the settings name, by MONAI's name of each layer.
+
+    The last layer gives the last feature maps. `stem` is a key of `_STEMS`.
+    """
     from monai.networks.nets.resnet import ResNet  # takes seconds
 
     block, depths, width, shortcut = _RESNETS[settings.name]
@@ -166,20 +172,26 @@ def _layers_of_resnet(
 
 
 def _width_of_resnet(settings: EncoderSettings, stage: int) -> int:
-    """Return the number of feature maps of a ResNet's stage, 1 to 4."""
+    """Return the number of feature maps after stage 1, 2, 3 or 4 of the ResNet in the settings."""
     block, _, width, _ = _RESNETS[settings.name]
     expansion = {"basic": 1, "bottleneck": 4}[block]
     return width * expansion * 2 ** (stage - 1)
 
 
 def _set_norms(layers: nn.Module, settings: EncoderSettings) -> None:
-    """Replace a ResNet's batch normalisation by group normalisation if the settings ask so."""
+    """Replace a ResNet's batch normalisation by group normalisation if the settings ask so.
+
+    `layers` are changed in place.
+    """
     if settings.norm != "batch":
         _replace_norms(layers, norm_layer(settings, _RESNETS[settings.name][2] // 2))
 
 
 def _dilate(stage: nn.Module, dilation: int) -> None:
-    """Replace the strides of a ResNet's stage by dilation, for finer maps (Chen et al. 2019)."""
+    """Replace the strides of a ResNet's `stage`, in place, by dilation (Chen et al. 2019).
+
+    The stage's feature maps are then as fine as the maps of the stage before.
+    """
     for block in stage.children():
         for layer in block.modules():
             if isinstance(layer, nn.Conv3d):
@@ -191,9 +203,10 @@ def _dilate(stage: nn.Module, dilation: int) -> None:
 
 
 def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
-    """Replace each batch normalisation of a module by another layer.
+    """Replace each batch normalisation inside `module`, in place, by the layer that `norm` makes.
 
-    MONAI's ResNet applies its option `norm` to the first layer alone.
+    `norm` maps a number of channels to a layer. MONAI's ResNet applies its option `norm` to the
+    first layer alone.
     """
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d | nn.BatchNorm3d):
@@ -203,7 +216,7 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
 
 
 def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build three 3D convolutions with normalisation, for fast tests on tiny volumes."""
+    """Return a network of three 3D convolutions with normalisation, for tests on tiny volumes."""
     norm = norm_layer(settings, 4)
     layers = nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
@@ -230,7 +243,10 @@ class _Resize(nn.Module):
 
 
 def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
-    """Build LeNet-5 (LeCun et al. 1998) for colour images, normalised, without classifier."""
+    """Return LeNet-5 (LeCun et al. 1998) for colour images, with normalisation and no classifier.
+
+    Images are resized to the network's size first.
+    """
     norm = norm_layer(settings, 2)
     convolutions = [
         nn.Conv2d(3, 6, kernel_size=5),
@@ -254,7 +270,7 @@ def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
 
 
 def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
-    """Build a multilayer perceptron for regional measures.
+    """Return a multilayer perceptron that reads `n_measures` regional measures of each person.
 
     Measures are read as channels of samples of one voxel.
     """

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
-    """Return a factory: number of channels → normalisation layer."""
+    """Return a function that makes a normalisation layer for a given number of channels.
+
+    The settings choose batch or group normalisation; `n_groups` is the number of groups of the
+    latter.
+    """
     if settings.norm == "group":
         return partial(nn.GroupNorm, n_groups)
     return {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[settings.n_dims]

@@ -40,7 +40,7 @@ N_BLOCKS = {
     "resnet34_3d": 4,
     "resnet50_3d": 4,
 }
-"""Number of blocks whose feature maps can be used as features, by network of volumes."""
+"""Number of blocks whose feature maps can become features, by name of the network of volumes."""
 
 
 class ReadOut(Settings):
@@ -63,7 +63,7 @@ class ReadOut(Settings):
 
     @property
     def n_cells(self) -> int:
-        """Number of cells of the grid."""
+        """Number of cells of `grid`, over each of which feature maps are averaged."""
         return math.prod(self.grid)
 
     def check(self, name: str) -> None:

@@ -34,11 +34,11 @@ MEMBERS = "members.json"
 ``members``."""
 _REMEDY = "Copy the run again."
 _MOST_SUGGESTIONS = 9
-"""Number of unknown tensor names from which an error message suggests no similar names."""
+"""Number of unknown tensor names in a file; with fewer, an error message suggests similar names."""
 
 
 def folder_of_member(run: Path, number: int) -> Path:
-    """Return the folder of one encoder ("member") of a run of several encoders."""
+    """Return the folder of encoder ("member") `number`, from 0, in a run of several encoders."""
     return run / "members" / str(number)
 
 
@@ -118,7 +118,10 @@ def save_model(
 def _save_half(
     folder: Path, half: ContrastiveModel, contract: EncoderDescription, *, with_head: bool
 ) -> None:
-    """Write one encoder of a model, and its projection head if `with_head` is True."""
+    """Write the encoder of `half` into a folder, and its projection head if `with_head` is True.
+
+    `half` is one model of a pair, or the only one. `contract` are further keys of ``encoder.json``.
+    """
     head = None
     if with_head:
         head = half.head
@@ -126,7 +129,10 @@ def _save_half(
 
 
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
-    """Write a module's tensors as safetensors; return the file's name and digest."""
+    """Write the tensors of `module` to a safetensors file at `path`.
+
+    Returned are name and SHA-256 of the file, as ``encoder.json`` records them.
+    """
     tensors = {}
     for name, tensor in module.state_dict().items():
         tensors[name] = tensor.detach().cpu().contiguous()
@@ -159,7 +165,10 @@ def copy_encoder(source: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def refuse_members(folder: Path) -> None:
-    """Refuse a run of several encoders ("members") where one encoder is needed."""
+    """Raise a CheckpointError if `folder` is a run of several encoders ("members").
+
+    An ``encoder.json`` is read from the folder of one encoder.
+    """
     if (folder / MEMBERS).is_file():
         raise CheckpointError(
             f"{folder}: this run has several members (training.members), and one encoder is taken. "
@@ -191,7 +200,11 @@ def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
 
 
 def _advice_without_contract(folder: Path) -> str:
-    """Return advice on a folder without ``encoder.json``, such as to resume the run."""
+    """Return advice for an error message on a folder without ``encoder.json``.
+
+    The advice is to resume an unfinished run, or to give the weights of its last epoch, if there
+    are.
+    """
     checkpoints = folder / "checkpoints"
     advice = "Give a run directory"
     if checkpoints.is_dir():
@@ -264,7 +277,10 @@ def read_tensors(
 
 
 def load_tensors(path: Path, *, remedy: str = "") -> dict[str, torch.Tensor]:
-    """Load the tensors of a safetensors file by name; refuse an unreadable file."""
+    """Return the tensors of a safetensors file by name; raise a CheckpointError if unreadable.
+
+    `remedy` ends the error's message.
+    """
     check_place(path, error=CheckpointError, remedy=remedy)
     try:
         return safetensors.torch.load_file(path)
@@ -274,7 +290,11 @@ def load_tensors(path: Path, *, remedy: str = "") -> dict[str, torch.Tensor]:
 
 
 def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> list[str]:
-    """List the tensors that are missing, unknown or of another shape than a module's."""
+    """Describe each difference between tensors of a file and the `expected` tensors of a module.
+
+    Differences are tensors that are missing, unknown or of another shape. The list is empty if all
+    fit.
+    """
     problems = [f"'{name}' is missing" for name in expected if name not in tensors]
     unknown = [name for name in tensors if name not in expected]
     for name in unknown:

@@ -55,7 +55,10 @@ class Kernel(nn.Module):
         *,
         dtype: torch.dtype | None = None,  # noqa: ARG002
     ) -> float | Tensor:
-        """Return the largest weight ‖w‖∞: ``supremum`` if finite, or else the batch's maximum."""
+        """Return the largest weight ‖w‖∞: ``supremum`` if finite, or else the batch's maximum.
+
+        `metadata` are the columns of the batch.
+        """
         return self.supremum
 
     @abstractmethod
@@ -77,7 +80,10 @@ class Kernel(nn.Module):
         """
 
     def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
-        """Fit bandwidths that are given as a rule to the training cohort; return the kernel."""
+        """Fit bandwidths that are given as a rule to `metadata` of the training cohort, in place.
+
+        The kernel itself is returned. A kernel without such a rule stays unchanged.
+        """
         return self
 
     @abstractmethod
@@ -110,7 +116,7 @@ class Kernel(nn.Module):
         return block(_EVERYTHING, _EVERYTHING)
 
     def precision_for(self, metadata: Metadata) -> torch.dtype:
-        """Return the dtype of weights: float64 if any column is float64, or else float32."""
+        """Return the dtype of weights: float64 if any column read is float64, or else float32."""
         wide = any(
             column in metadata and getattr(metadata[column], "dtype", None) == torch.float64
             for column in self.columns
@@ -174,7 +180,11 @@ def column_of(
 
 
 def _as_tensor(column: Any, name: str, *, words: bool) -> Tensor:
-    """Convert a metadata column to a tensor, names of categories to codes that no batch changes."""
+    """Return a metadata column as a tensor: numbers as they are, missing cells as NaN.
+
+    With `words`, names of categories become integer codes that are the same in every batch, -1
+    where missing. `name` is the column's name for messages.
+    """
     if isinstance(column, Tensor):
         return column.as_subclass(Tensor)  # of MONAI's MetaTensor, too
     values = np.asarray(column)
@@ -200,14 +210,17 @@ def _as_tensor(column: Any, name: str, *, words: bool) -> Tensor:
 
 
 def _number_of(cell: Any) -> float:
-    """Return the number in a cell of a column; NaN for a missing cell."""
+    """Return the number in `cell` of a metadata column as a float; NaN for a missing cell."""
     if level_of(cell) is None:
         return math.nan
     return float(cell)
 
 
 def _code_of(cell: object) -> int:
-    """Return the integer code of a category's name, equal in every batch; -1 for a missing cell."""
+    """Return the integer code of the category that `cell` names; -1 for a missing cell.
+
+    The code is derived from the name, so that a category has the same code in every batch.
+    """
     level = level_of(cell)
     if level is None:
         return -1
@@ -236,7 +249,7 @@ class _Composite(Kernel):
 
     @abstractmethod
     def combine(self, values: Iterable[Any]) -> Any:
-        """Return the product, or the weighted sum, of one number or tensor for each kernel."""
+        """Return the product, or weighted sum, of `values`: a number or tensor for each kernel."""
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -339,7 +352,10 @@ class WeightedSum(_Composite):
 
 
 def _weighted(factor: float, kernel: Kernel) -> Iterator[tuple[float, Kernel]]:
-    """Yield the kernels in one term of a weighted sum, with factors; expand a nested sum."""
+    """Yield (factor, kernel) of a term of a weighted sum; a nested sum yields each of its kernels.
+
+    A ConfigError refuses a factor that is not a positive number.
+    """
     if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
         raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")
     if not isinstance(kernel, WeightedSum):

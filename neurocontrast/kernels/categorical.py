@@ -12,12 +12,15 @@ from neurocontrast.settings import Column, checked
 
 
 class _Codes(ColumnKernel):
-    """Base class of kernels on integer category codes, which weight by whether codes are equal."""
+    """Base class of kernels on integer category codes, which weight pairs by equality of codes."""
 
     kind: Kind = "categorical"
 
     def observed(self, values: Tensor) -> Tensor:
-        """Tell which rows have codes of at least 0; NaN and negative codes count as missing."""
+        """Tell for each row of `values` (n, p) whether all codes are at least 0, as booleans.
+
+        NaN and negative codes count as missing.
+        """
         return (values >= 0).all(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
@@ -41,7 +44,7 @@ class _Codes(ColumnKernel):
         return weights
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
-        """Compute weights from a mask of the pairs with equal codes, as a new tensor."""
+        """Return weights (n, m) from a mask (n, m) of pairs with equal codes, as a new tensor."""
         return equal.to(dtype)
 
 

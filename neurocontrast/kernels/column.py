@@ -14,8 +14,8 @@ from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Settings, checked
 
 _STREAMED_SCANS = 1024
-"""Number of rows and columns of a part of the weight matrix that is summed or checked at a time, to
-bound memory."""
+"""Number of scans in the rows and in the columns of a block of weights, when a whole weight matrix
+is summed or checked block by block to bound memory."""
 
 
 Missing = Literal["error", "marginal"]
@@ -89,12 +89,15 @@ class ColumnKernel(Kernel):
         self.columns = {column: self.kind}
 
     def extra_repr(self) -> str:
-        """Return the constructor's arguments as text, for PyTorch's display of modules."""
+        """Return the kernel's constructor arguments as text, for PyTorch's display of modules."""
         names = inspect.signature(type(self)).parameters
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
-        """Return the metadata column that the kernel reads, (n, p); refuse a missing column."""
+        """Return the column of `metadata` that the kernel reads, (n, p), without gradient.
+
+        A missing column is refused. Numbers become floats of the given `dtype`.
+        """
         column = column_of(
             metadata, self.column, needed_by=type(self).__name__, words=self.kind == "categorical"
         )
@@ -113,14 +116,20 @@ class ColumnKernel(Kernel):
         return ~values.isnan().any(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
-        """Tell whether no value of the column is missing; a NaN in the sum answers fastest."""
+        """Tell whether no number in `values` (n, p) of the kernel's column is missing.
+
+        The sum of all numbers is tested first, because a NaN in the sum answers fastest.
+        """
         is_own = type(self).observed is ColumnKernel.observed
         if is_own and not math.isnan(float(values.sum())):  # NaN of any value, and of +∞ − ∞
             return True
         return bool(self.observed(values).all())
 
     def scaled(self, values: Tensor) -> Tensor:
-        """Return values (n, p) rescaled once a batch, such as y/σ; unchanged by default."""
+        """Return the column's `values` (n, p) rescaled, such as y/σ; unchanged by default.
+
+        Values are rescaled once a batch, before `weights` compares scans.
+        """
         return values
 
     @abstractmethod
@@ -150,7 +159,10 @@ class ColumnKernel(Kernel):
         return _with_diagonal(_with_mean(exact, seen_a, seen_b, mean), diagonal)
 
     def _block_of(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Block:
-        """Return a function that computes any block of the weights of values `a` and `b`."""
+        """Return a function of two slices, which computes weights of rows of `a` with rows of `b`.
+
+        `a` and `b` are rescaled values of the kernel's column, (n, p) and (m, p).
+        """
 
         def block(i: slice, j: slice) -> Tensor:
             return self._exact(_rows(a, i), _rows(b, j), dtype)
@@ -158,19 +170,23 @@ class ColumnKernel(Kernel):
         return block
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
-        """Return weights (n,) of scans with themselves; None if `weights` computes them too."""
+        """Return the weights (n,) of n scans with themselves; None if `weights` gives them too."""
         return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-        """Compute weights in full precision, without gradient and without autocast."""
+        """Return `weights` of rescaled values `a` with `b`, computed in full precision.
+
+        The weights have no gradient, and autocast is off.
+        """
         with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
             return self.weights(a, b, dtype)
 
     def _features(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return rescaled metadata values; with `missing="marginal"` also the mask of known rows.
+        """Return rescaled `values` (n, p), and a mask (n,) of rows without missing values.
 
-        A missing value is treated as 0. With `missing="error"`, a missing value on a CPU raises a
-        DataError; on a GPU, weights become NaN, so that the GPU is not waited for.
+        The mask is None unless ``missing="marginal"``, where a missing value is treated as 0. With
+        ``missing="error"``, a missing value on a CPU raises a DataError; on a GPU, weights become
+        NaN, so that the GPU is not waited for.
         """
         if self.missing == "marginal":
             seen = self.observed(values)
@@ -186,9 +202,10 @@ class ColumnKernel(Kernel):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the mean weight over pairs of scans with known values, and each scan's own weight.
 
-        The second result is None if scans `a` are compared with different scans `b`. With a single
-        observed scan, the mean is the scan's weight with itself. Memory is O(n), because the weight
-        matrix is computed and summed part by part.
+        `a` and `b` are rescaled values of row and column scans, `seen_a` and `seen_b` masks of
+        known ones. The second result, (n,), is None if `a` and `b` are different scans. With a
+        single observed scan, the mean is the scan's weight with itself. Memory is O(n), because the
+        weight matrix is computed and summed part by part.
         """
         row_means = a.new_zeros(len(a), dtype=dtype)
         diagonal = a.new_zeros(len(a), dtype=dtype)
@@ -228,7 +245,12 @@ class ColumnKernel(Kernel):
             self._check_sign(values, seen, names)
 
     def _check_formula(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Refuse a user's kernel whose weights contradict its class, such as its `supremum`."""
+        """Raise a DataError if a user's kernel computes weights that contradict its class.
+
+        Weights of all pairs of the cohort's `values` are computed, and compared with the class's
+        `supremum`, for example. `seen` is the mask of rows to use, and `names` name the rows in
+        messages.
+        """
         kept = seen.nonzero()[:, 0]
         features = self.scaled(values[kept])
         for start in range(0, len(features), _STREAMED_SCANS):
@@ -251,7 +273,10 @@ class ColumnKernel(Kernel):
                     )
 
     def _tried(self, rows: Tensor, features: Tensor) -> Tensor:
-        """Compute a user's kernel on the cohort; refuse metadata on which the code fails."""
+        """Return the weights of `rows` with `features`, by the code of a user's kernel.
+
+        If the code fails with a RuntimeError, a DataError names the kernel and the column.
+        """
         try:
             return self._exact(rows, features, features.dtype)
         except RuntimeError as error:
@@ -262,9 +287,11 @@ class ColumnKernel(Kernel):
             ) from error
 
     def _problems_of(self, weights: Tensor, turned: Tensor) -> dict[str, Tensor]:
-        """Find pairs of scans whose weights contradict the class, such as unsymmetric weights.
+        """Return a mask (n, m) of wrong pairs of scans for each problem of a user's kernel.
 
-        The result is a mask (n, m) for each problem.
+        Masks are by words for the problem: weights that are not finite, not symmetric, above
+        `supremum`, or below 0. `turned` are the weights with rows and columns of scans exchanged,
+        transposed back.
         """
         rounding = 1e-5 * weights.abs().clamp_min(1)
         return {
@@ -275,7 +302,11 @@ class ColumnKernel(Kernel):
         }
 
     def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Refuse a column for which any weight is below 0, naming the pair of lowest weight."""
+        """Raise a DataError if a weight is below 0, naming the pair of scans of lowest weight.
+
+        `values` are the cohort's column, `seen` the mask of rows to use, and `names` the rows'
+        names.
+        """
         kept = seen.nonzero()[:, 0]
         a = self.scaled(values[kept])
         lowest = math.inf
@@ -304,7 +335,10 @@ class ColumnKernel(Kernel):
 
 
 def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Block:
-    """Replace weights of pairs in which a scan's metadata value is missing by the mean weight."""
+    """Return function `exact` for blocks of weights, but with `mean` where a value is missing.
+
+    `seen_a` and `seen_b` are masks of the scans in rows and columns whose value is known.
+    """
 
     def block(i: slice, j: slice) -> Tensor:
         return torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)
@@ -313,7 +347,11 @@ def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Bl
 
 
 def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
-    """Replace a kernel's weights of scans with themselves by given weights (n,), unless None."""
+    """Return function `block` for blocks of weights, but with `diagonal` for equal scans.
+
+    `diagonal` (n,) are the weights of scans with themselves; with None, `block` is returned
+    unchanged.
+    """
     if diagonal is None:
         return block
     scans = torch.arange(len(diagonal), device=diagonal.device)
@@ -326,14 +364,14 @@ def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
 
 
 def _rows(features: Tensor, rows: slice) -> Tensor:
-    """Return a slice of rescaled metadata values, without copying if the slice has all rows."""
+    """Return the slice `rows` of rescaled metadata values `features`, the tensor itself if all."""
     if not rows.start and (rows.stop is None or rows.stop >= len(features)):
         return features
     return features[rows]
 
 
 def listed(rows: list[int], names: Sequence[str] | None) -> str:
-    """Format a number of rows and the names of the first 20, for a message."""
+    """Describe table `rows` for a message: their number, and names or numbers of the first 20."""
     first = list(map(str, rows[:20]))
     if names is not None:
         first = list(map(names.__getitem__, rows[:20]))

@@ -96,7 +96,7 @@ class ConditionalEmbedding(nn.Module):
 
 
 def check_condition(kernel: Kernel) -> Kernel:
-    """Return a positive semi-definite kernel unchanged; refuse any other with a ConfigError."""
+    """Return `kernel` unchanged if positive semi-definite; raise a ConfigError if not."""
     if kernel.positive_semidefinite:
         return kernel
     names = []
@@ -112,20 +112,30 @@ def check_condition(kernel: Kernel) -> Kernel:
 
 
 def _fills_missing(kernel: Kernel) -> bool:
-    """Tell whether any factor of a kernel gives mean weights to missing values."""
+    """Tell whether any factor of `kernel` was made with ``missing="marginal"``.
+
+    Such a kernel gives mean weights to pairs with missing values.
+    """
     missing = [getattr(factor, "missing", "error") for factor in kernel.modules()]
     return set(missing) != {"error"}
 
 
 def _is_partition(kernel: Kernel) -> bool:
-    """Tell whether a kernel is 1 within each class and 0 between classes, for any batch."""
+    """Tell whether `kernel` is 1 for scans of one class and 0 for others, in any batch.
+
+    This holds for `Categorical` kernels that refuse missing values, and for their products.
+    """
     if isinstance(kernel, Product):
         return all(map(_is_partition, kernel.kernels))
     return type(kernel) is Categorical and kernel.missing == "error"  # not a derived class
 
 
 def _solve(matrix: Tensor, ridge: float) -> Tensor:
-    """Solve (matrix + ridge I) W = matrix by Cholesky, without waiting for a GPU."""
+    """Return W that solves (`matrix` + `ridge` I) W = `matrix`, by Cholesky, all (n, n).
+
+    On a CPU, a DataError refuses a matrix that is not positive semi-definite; on a GPU, W becomes
+    NaN, so that the GPU is not waited for.
+    """
     identity = torch.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
     rounding = 10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)
     factor, failed = torch.linalg.cholesky_ex(matrix + rounding.clamp_min(ridge) * identity)

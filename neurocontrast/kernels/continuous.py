@@ -26,7 +26,10 @@ _POSITIVE_IN_JSON = {"type": "number", "exclusiveMinimum": 0}
 
 
 def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
-    """Check a kernel bandwidth σ; turn arrays and tensors into tuples."""
+    """Return a checked kernel bandwidth σ: a float, a tuple of floats, or the name of a rule.
+
+    Arrays and tensors become tuples.
+    """
     if hasattr(sigma, "tolist"):
         sigma = sigma.tolist()
     if sigma in ("scott", "silverman"):
@@ -69,7 +72,10 @@ _Standardise = Annotated[bool, AfterValidator(_without_rule)]
 
 
 class _Bandwidth(ColumnKernel):
-    """Base class of kernels of the scaled difference (y − y')/σ."""
+    """Base class of kernels of the scaled difference (y − y')/σ, where σ can be fitted.
+
+    σ is the bandwidth, a number for all dimensions of y or one for each.
+    """
 
     sigma: Tensor
     norm: float
@@ -98,7 +104,8 @@ class _Bandwidth(ColumnKernel):
 
         Scott: σ = s·n^(−1/(p+4)); Silverman: σ = s·(n(p+2)/4)^(−1/(p+4)), with s the standard
         deviation of a dimension (denominator n − 1), n the number of observed scans and p the
-        number of dimensions. A σ given as a number stays unchanged.
+        number of dimensions. With `standardise`, the given σ is multiplied by s·p^(1/`norm`);
+        without, a σ given as a number stays unchanged. The kernel itself is returned.
         """
         if not (self.standardise or self.rule):
             return self
@@ -161,7 +168,11 @@ class _Bandwidth(ColumnKernel):
 
 
 def _differences(rows: Tensor, cols: Tensor, *, norm: float) -> Tensor:
-    """Return differences (n, m) of numbers (n, 1) and (m, 1), or distances between vectors."""
+    """Return differences (n, m) of `rows` (n, 1) and `cols` (m, 1), or distances of vectors.
+
+    Distances, by the given order of the `norm`, are between values (n, p) and (m, p) with p above
+    1.
+    """
     if rows.shape[1] == 1:
         return torch.sub(rows, cols.T)
     return torch.cdist(rows, cols, norm, _EXACT)

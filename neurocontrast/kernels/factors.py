@@ -34,9 +34,10 @@ KERNELS: dict[str, type[ColumnKernel]] = {
 
 
 def kernel_class(name: str) -> type[ColumnKernel] | None:
-    """Find the class of a kernel by name, one of `KERNELS` or ``module:Class``; None if unknown.
+    """Return the class of a kernel by its name in a configuration; None if unknown.
 
-    A user's module must be imported already, because reading a configuration imports no modules.
+    The name is one of `KERNELS`, or ``module:Class`` for a user's kernel. A user's module must be
+    imported already, because reading a configuration imports no modules.
     """
     if name in KERNELS:
         return KERNELS[name]
@@ -50,7 +51,10 @@ def kernel_class(name: str) -> type[ColumnKernel] | None:
 
 
 def factor_model(name: str) -> type[FactorSettings] | None:
-    """Derive a kernel's configuration settings from its constructor; None for an unknown name."""
+    """Return the settings class of kernel `name`, derived from the constructor of the kernel.
+
+    The result is a pydantic model of one factor in a configuration; None for an unknown name.
+    """
     kernel = kernel_class(name)
     if kernel is None:
         return None
@@ -62,7 +66,7 @@ def _factor(section: Any, info: ValidationInfo) -> Any:
 
 
 def _models_of_types() -> dict[str, type[FactorSettings]]:
-    """Return the configuration settings of each kernel by the kernel's name."""
+    """Return the settings class of each kernel of this package, by the kernel's name."""
     models = {}
     for name, kernel in KERNELS.items():
         models[name] = settings_model(kernel, FactorSettings, key="type", name=name)
@@ -111,14 +115,20 @@ KernelLike = Annotated[Kernel | Sequence[FactorSettings], _FactorsOrKernel()]
 
 
 def build_kernel(kernel: KernelLike) -> Kernel:
-    """Build the product of a configuration's factors; a kernel is returned unchanged."""
+    """Return the product of kernels for `kernel`, a configuration's factors or a kernel itself.
+
+    A kernel is returned unchanged.
+    """
     if isinstance(kernel, Kernel):
         return kernel
     return reduce(mul, map(_build_factor, kernel))
 
 
 def _build_factor(settings: FactorSettings) -> Kernel:
-    """Build the kernel of one factor of a configuration, whose ``type`` was checked before."""
+    """Return the kernel that `settings`, one factor of a configuration, describe.
+
+    A ConfigError is raised if the module of a user's kernel is not imported.
+    """
     kernel = kernel_class(settings.type)
     if kernel is None:
         raise ConfigError(

@@ -65,7 +65,7 @@ class AlignmentUniformity(Objective):
 
     @property
     def scale(self) -> float:
-        """Factor 2t of inner products, which takes the place of 1/τ."""
+        """Factor 2t by which inner products of embeddings are multiplied, in place of 1/τ."""
         # −t‖z_i − z_j‖² = 2t <z_i, z_j> − 2t.
         return 2 * self.t
 
@@ -215,12 +215,18 @@ class ConditionalUniformity(Objective):
         return {"uniformity": _uniformity(pool, *pool.each_anchor(self.repulsion))}
 
     def repulsion(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Compute log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, with d from `differences`."""
+        """Return log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor i in `pairs`, each (V, n_i).
+
+        The repulsion weights d are computed by `differences`.
+        """
         d = self.differences(pairs)
         return pairs.log_sum_exp(d), pairs.mass(d)
 
     def differences(self, pairs: Pairs) -> Tensor:
-        """Compute the repulsion weights d = (‖w‖∞ − w) v between samples, (n_i, n)."""
+        """Return the repulsion weights d = (‖w‖∞ − w) v between samples of `pairs`, (n_i, n).
+
+        The kernels w and v are `kernel` and `negatives` of this loss; v is 1 without `negatives`.
+        """
         d = pairs.unlikeness(self.kernel)
         if self.negatives is not None:
             d = d * pairs.weights(self.negatives)
@@ -228,11 +234,11 @@ class ConditionalUniformity(Objective):
 
 
 def _uniformity(pool: Pool, sums: Tensor, mass: Tensor) -> Tensor:
-    """Compute log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors i with Σ_k d_ik > 0.
+    """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors i with Σ_k d_ik > 0.
 
-    The value is 0 if there are no such anchors. Here d_ij are the repulsion weights; without a
-    second kernel, d_ij / Σ_k d_ik is (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) in the formula of
-    `ConditionalUniformity`.
+    Inputs are `sums`, log Σ_j d_ij exp s_ij, and `mass`, Σ_k d_ik, of all anchors. Without any such
+    anchor the value is 0. Here d_ij are the repulsion weights; without a second kernel, d_ij / Σ_k
+    d_ik is (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) in the formula of `ConditionalUniformity`.
     """
     return pool.log_mean_exp(sums - mass.clamp_min(torch.finfo(mass.dtype).tiny).log(), mass)
 

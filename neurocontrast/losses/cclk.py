@@ -24,7 +24,11 @@ from neurocontrast.settings import Positive, checked
 
 
 def _refuse_different(factors: Any) -> Any:
-    """Refuse a kernel of the configuration that need not be positive semi-definite."""
+    """Return `factors`, a CCL-K loss's kernel in a configuration, unless a factor is ``different``.
+
+    With ``within`` below 1 such a factor is not positive semi-definite, and a ValueError refuses
+    it. A `Kernel` is returned unchecked.
+    """
     if isinstance(factors, Kernel):
         return factors
     for factor in factors:
@@ -100,19 +104,25 @@ class _CCLK(Objective):
         raise NotImplementedError
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
-        """Return the kernel on the metadata of a view's anchors, and the metadata columns."""
+        """Return kernel and metadata columns that define the condition of a view's anchors."""
         assert self.kernel is not None
         return self.kernel, pool.metadata
 
     def _anchors(self, pool: Pool) -> Sequence[Tensor]:
-        """Return log(a / K_ii), log(b / K_ii), log K_ii, and 1 for a clamped M_i, of each view."""
+        """Return log(a / K_ii), log(b / K_ii), log K_ii, and 1 for a clamped M_i, of all anchors i.
+
+        Letters are as in `pull_and_push`. Each tensor has a row for view 1 of `pool`, and with
+        `symmetric` a row for view 2.
+        """
         first = self._of_view(pool, 0)
         if not self.symmetric:
             return first
         return list(map(torch.cat, zip(first, self._of_view(pool, 1), strict=True)))
 
     def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compare the anchors of one view with the candidates of the other view.
+        """Return the values of `_anchors` for the anchors of one view, (1, n) each.
+
+        The anchors are compared with candidates of the other view.
 
         M_i has terms of both signs, which are scaled by the largest of |W_ji K_ij|, not of K_ij: a
         condition whose samples are all far from the anchor does not vanish at a small temperature.

@@ -87,7 +87,7 @@ class Pool:
 
     @property
     def n_samples(self) -> int:
-        """Number of samples of all processes."""
+        """Number of samples of the batch, over all processes."""
         return self.candidates.shape[1]
 
     @property
@@ -102,15 +102,16 @@ class Pool:
 
     @property
     def other_candidates(self) -> Tensor | None:
-        """Candidates if embeddings other than the anchors; None if anchors are the candidates."""
+        """Embeddings of the candidates; None if the anchors themselves are the candidates."""
         if self.is_across:
             return self.candidates
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return a `Pool` that compares anchors of one view with candidates of the other, by pair.
+        """Return a `Pool` that compares anchors of one view with candidates of another, by pair.
 
-        Each pair holds the numbers of two views, of the anchors and of the candidates.
+        Each of `pairs` holds the number of the view of anchors, and the number of the view of
+        candidates.
         """
         firsts, seconds = zip(*pairs, strict=True)
         anchors = self._views(firsts)
@@ -120,9 +121,9 @@ class Pool:
         return replace(self, anchors=anchors, candidates=candidates, by_view=True)
 
     def _views(self, numbers: tuple[int, ...]) -> Tensor:
-        """Select the anchors' embeddings of views by number, (n_numbers, n, d).
+        """Return the anchors' embeddings of the views in `numbers`, (n_numbers, n, d).
 
-        All views in their order are not copied.
+        If `numbers` are all views in their order, the embeddings are not copied.
         """
         everything = tuple(range(len(self.anchors)))
         if numbers == everything:
@@ -132,9 +133,10 @@ class Pool:
         return torch.stack([self.anchors[number] for number in numbers])
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return a function that computes any block of a kernel's weights between the samples.
+        """Return a function of two slices that computes a block of the kernel's weights.
 
-        Weights below 0 are refused.
+        The weights are between samples of the batch, in rows and columns; a weight below 0 is
+        refused.
         """
         if kernel not in self._bound:
             block = kernel.bind(self.metadata, self.metadata, dtype=self.anchors.dtype)
@@ -197,7 +199,10 @@ class Pool:
         return tuple(of_all)
 
     def _pairs(self, anchors: Tensor, candidates: Tensor | None, i: slice) -> Pairs:
-        """Pair a block of anchors with all candidates; with `candidates` None, with all anchors."""
+        """Compute the similarities of anchors `i` with all candidates, and return both as `Pairs`.
+
+        With `candidates` None, anchors are compared with all anchors.
+        """
         if candidates is None:
             candidates = anchors
         return Pairs(compare(anchors[:, i], candidates, self.scale, by_view=self.by_view), i, self)
@@ -205,7 +210,11 @@ class Pool:
     def add_gradient(
         self, of_pairs: Tensor, i: slice, of_anchors: Tensor, of_candidates: Tensor | None
     ) -> None:
-        """Add the gradient of a block's similarities to the gradients of the embeddings."""
+        """Add the gradient that flows through a block's similarities to gradients of embeddings.
+
+        `of_pairs` is the gradient of the similarities of anchors `i`. Changed in place are
+        `of_anchors` and `of_candidates`, or `of_anchors` alone if anchors are the candidates.
+        """
         if of_candidates is None:
             of_candidates = of_anchors
         if self.by_view:
@@ -262,7 +271,10 @@ class Pool:
     def _weighed_log_mean_exp(
         self, logarithms: Tensor, mass: Tensor | None, sample_weights: Tensor
     ) -> Tensor:
-        """Compute `log_mean_exp` as a mean weighted by `sample_weights`."""
+        """Return log Σ_i c_i exp x_i / Σ_i c_i of `logarithms` x, with sample weights c.
+
+        `mass` is as in `log_mean_exp`.
+        """
         present = torch.ones_like(logarithms)
         if mass is not None:
             present = (~(mass <= 0)).to(logarithms)  # NaN stays
@@ -275,7 +287,10 @@ class Pool:
 
 
 class _InBlocks(torch.autograd.Function):
-    """Apply a loss's formula block by block, computing each block again for the gradient."""
+    """Operation that applies a loss's formula to anchors block by block, for `Pool.each_anchor`.
+
+    Each block is computed again for the gradient, so that memory holds one block.
+    """
 
     @staticmethod
     def forward(
@@ -323,17 +338,20 @@ class _InBlocks(torch.autograd.Function):
 
 
 def _joined(of_blocks: tuple[Tensor, ...]) -> Tensor:
-    """Concatenate the results (…, n_i) of successive blocks of anchors."""
+    """Concatenate a formula's results (…, n_i) for successive blocks of anchors to (…, n)."""
     return torch.cat(of_blocks, dim=-1)
 
 
 def distances(cosines: Tensor) -> Tensor:
-    """Compute Euclidean distances of unit vectors from cosines; rounding errors become 0."""
+    """Return Euclidean distances of unit vectors, given cosines; rounding errors become 0."""
     return cast(Tensor, Distances.apply(cosines))
 
 
 def _refuse_negative(block: Block, i: slice, j: slice) -> Tensor:
-    """Refuse negative kernel weights; on a GPU, replace by NaN, without waiting for the GPU."""
+    """Compute block (`i`, `j`) of a kernel's weights, and raise a DataError for weights below 0.
+
+    On a GPU such weights become NaN, so that the GPU is not waited for.
+    """
     weights = block(i, j)
     if weights.device.type == "cpu" and not torch.compiler.is_compiling():
         if (weights < 0).any():

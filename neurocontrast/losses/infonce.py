@@ -69,7 +69,10 @@ class InfoNCE(Objective):
         return pool.mean(values)
 
     def directions(self, pool: Pool) -> Pool:
-        """Return the pool that compares each view's anchors with each other view's candidates."""
+        """Return a `Pool` that compares each view's anchors with each other view's candidates.
+
+        If `symmetric` is False, only earlier views are compared with later views.
+        """
         directions = []
         for first, second in permutations(range(pool.n_views), 2):
             if self.symmetric or first < second:
@@ -192,7 +195,10 @@ class DebiasedInfoNCE(Objective):
         return {"contrast": pool.mean(softplus_of(corrected - twins))}
 
     def log_negatives(self, pairs: Pairs) -> Tensor:
-        """Return log Σ_negatives e^{s_ij} of each anchor i, not yet corrected, (2, n_i)."""
+        """Return log Σ_j e^{s_ij} over the negatives j of each anchor i, (2, n_i), uncorrected.
+
+        Negatives are all views of other samples. `HardNegativeInfoNCE` weights the sum.
+        """
         return pairs.log_sum_exp(without="sample")
 
 

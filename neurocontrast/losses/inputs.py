@@ -18,22 +18,25 @@ Views = Tensor | Sequence[Tensor]
 
 
 def normalise(*views: Tensor) -> Tensor:
-    """Stack views (n, d) to (V, n, d), and scale embeddings to unit norm, in at least float32.
+    """Stack `views`, (n, d) each, to one tensor (V, n, d) of embeddings with unit norm.
 
-    A zero vector stays 0.
+    The result has at least the precision of float32. A zero vector stays 0.
     """
     return cast(Tensor, Unit.apply(at_least_float32(views[0]), *views))
 
 
 def at_least_float32(tensor: Tensor) -> torch.dtype:
-    """Return the dtype in which a loss computes: float64 for float64 input, or else float32."""
+    """Return the dtype for computing a loss of `tensor`: float64 for float64, or else float32."""
     if tensor.dtype == torch.float64:
         return torch.float64
     return torch.float32
 
 
 def checked_weights(values: Any, view: Tensor) -> Tensor:
-    """Return sample weights (n,) on the device of `view`; refuse negative or infinite weights."""
+    """Return `values` as sample weights (n,) on the device of `view`, embeddings (n, d).
+
+    A DataError refuses another shape, and on a CPU weights that are negative or not finite.
+    """
     weights = torch.as_tensor(values, dtype=at_least_float32(view), device=view.device).detach()
     if weights.shape != view.shape[:1]:
         raise DataError(
@@ -46,7 +49,10 @@ def checked_weights(values: Any, view: Tensor) -> Tensor:
 
 
 def checked_views(z1: Views, z2: Tensor | None) -> list[Tensor]:
-    """Return the embeddings (n, d) of each view as a list; refuse views of different shapes."""
+    """Return the embeddings (n, d) of each view in `z1` and `z2`, as a list of tensors.
+
+    A DataError refuses views that differ in shape, dtype or device.
+    """
     views = _named_views(z1, z2)
     if not views:
         raise DataError("z1 must be a tensor or a list of views, got an empty list.")
@@ -64,7 +70,10 @@ def checked_views(z1: Views, z2: Tensor | None) -> list[Tensor]:
 
 
 def _named_views(z1: Views, z2: Tensor | None) -> NamedViews:
-    """Name each view for messages, and convert arrays to tensors."""
+    """Return all views in `z1` and `z2` by name for messages, such as ``z1[0]``.
+
+    Arrays of NumPy become tensors.
+    """
     views: NamedViews = {}
     if isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3:
         views["z1"] = z1
@@ -80,7 +89,10 @@ def _named_views(z1: Views, z2: Tensor | None) -> NamedViews:
 
 
 def _check_view(name: str, z: object) -> None:
-    """Refuse a view that is not a floating-point tensor of shape (n, d)."""
+    """Raise a DataError for a view `z` that is not a floating-point tensor of shape (n, d).
+
+    `name` is the view's name for the message.
+    """
     noun = type(z).__name__
     if isinstance(z, Tensor):
         if z.ndim == 2 and z.shape[0] > 0 and z.is_floating_point():

@@ -37,9 +37,9 @@ _KERNELS = ("kernel", "negatives")
 _Result = TypeVar("_Result")
 _LEARNABLE = "learnable"
 _FIRST_TEMPERATURE = 0.07
-"""Initial value of a learned temperature, as in CLIP."""
+"""Value of a "learnable" temperature before training, as in CLIP."""
 _LOWEST_TEMPERATURE = 0.01
-"""Lowest value of a learned temperature, as in CLIP."""
+"""Lower limit of a learned temperature during training, as in CLIP."""
 
 
 def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
@@ -53,7 +53,10 @@ def _temperature(value: Any, check_number: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _temperature_of_tensor(tensor: Tensor, check_number: ValidatorFunctionWrapHandler) -> Any:
-    """Check a temperature that is a tensor of one number; keep a parameter, make others floats."""
+    """Return a loss's temperature given as a tensor: a parameter unchanged, others as a float.
+
+    A ConfigError refuses a tensor of several numbers, or with a gradient but no parameter.
+    """
     if tensor.numel() != 1:
         raise ConfigError(
             f"temperature must be one number, got a tensor of shape {tuple(tensor.shape)}."
@@ -220,7 +223,7 @@ class Objective(nn.Module):
     def terms(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
-        """Compute the named parts that sum to the loss; arguments are as in `forward`."""
+        """Return the parts that sum to the loss, by name; arguments are as in `forward`."""
         return self._with_pool(self.parts, z1, z2, metadata, **options)
 
     def figures(
@@ -249,21 +252,33 @@ class Objective(nn.Module):
         return figures
 
     def value(self, pool: Pool) -> Tensor:
-        """Compute the loss of a batch, given as a `Pool` of embeddings, as the sum of its parts."""
+        """Return the loss of a batch, a scalar: the sum of its `parts`.
+
+        With ``reduction="none"`` the sum is of the anchors' values, (V, n).
+        """
         first, *others = self.parts(pool).values()
         return sum(others, first)
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Compute the named parts that sum to the loss of a batch, given as a `Pool`."""
+        """Return the named parts that sum to the loss of a batch, given as a `Pool`.
+
+        A subclass defines this formula.
+        """
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Check the metadata of a whole cohort before training; see `Kernel.check`."""
+        """Refuse metadata of a whole cohort that the loss's kernels cannot read, before training.
+
+        See `Kernel.check` for errors and for `names`.
+        """
         for kernel in self._kernels():
             kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
     def fit(self, metadata: Metadata) -> None:
-        """Fit bandwidths given as a rule, such as "scott", to the training cohort's metadata."""
+        """Fit the bandwidths of the loss's kernels to `metadata` of the training cohort, in place.
+
+        Bandwidths given as a rule, such as "scott", are fitted; numbers stay.
+        """
         for kernel in self._kernels():
             kernel.fit(metadata)
 
@@ -279,7 +294,11 @@ class Objective(nn.Module):
         weights: Tensor | None = None,
         reduction: Reduction = "mean",
     ) -> _Result:
-        """Check views and metadata, combine both to a `Pool`, and apply a function to the pool."""
+        """Return the result of function `use` for the `Pool` of a batch.
+
+        Views `z1` and `z2`, `metadata` and `weights` are checked and combined to the pool, over all
+        processes in a distributed run.
+        """
         views = checked_views(z1, z2)
         self._check_call(len(views), reduction)
         with torch.autocast(views[0].device.type, enabled=False):
@@ -307,7 +326,7 @@ class Objective(nn.Module):
             return use(pool)
 
     def _check_call(self, n_views: int, reduction: Reduction) -> None:
-        """Refuse a reduction or a number of views that the loss does not accept."""
+        """Raise a DataError for a reduction or a number of views that this loss does not accept."""
         reductions: tuple[str, ...] = ("mean",)
         if self.of_anchors:
             reductions = get_args(Reduction)
@@ -324,7 +343,10 @@ class Objective(nn.Module):
             raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {n_views}.")
 
     def _columns_for(self, metadata: Metadata | None, view: Tensor) -> dict[str, Tensor]:
-        """Return the metadata columns that the loss reads, on the device of embeddings `view`."""
+        """Return the columns of `metadata` that this loss reads, by name, on the device of `view`.
+
+        A DataError refuses columns of another length than `view`, embeddings (n, d).
+        """
         needed = dict(self.columns)
         if self.reads_features:
             needed["features"] = "continuous"
@@ -334,25 +356,28 @@ class Objective(nn.Module):
         return columns
 
     def _clamp_temperature(self) -> None:
-        """Keep a learned temperature at the lowest value or above, in place."""
+        """Raise a learned temperature to `_LOWEST_TEMPERATURE` if below, in place."""
         if self.log_scale is not None:
             self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
         elif isinstance(self.tau, nn.Parameter):
             self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
 
     def _embeddings_of(self, views: Sequence[Tensor]) -> Tensor:
-        """Stack views to (V, n, d), with unit norm if the loss normalises embeddings."""
+        """Stack the embeddings of all views to (V, n, d), with unit norm if `normalise` is True."""
         if self.normalise:
             return normalise(*views)
         return torch.stack(list(views)).to(at_least_float32(views[0]))
 
     def extra_repr(self) -> str:
-        """Return constructor arguments other than kernels as text, for PyTorch's display."""
+        """Return the loss's constructor arguments but kernels as text, for PyTorch's display."""
         names = [name for name in inspect.signature(type(self)).parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
-        """Return a metadata column on the device of embeddings; refuse another length or device."""
+        """Return column `name` of `metadata` as a tensor on the device of embeddings `view`.
+
+        A DataError refuses a column of another length, and a tensor on another device.
+        """
         column = column_of(
             metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical"
         )
@@ -376,7 +401,10 @@ class Objective(nn.Module):
 
 
 def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
-    """Return the columns of several kernels; refuse a column read as number and as category."""
+    """Return the metadata columns that several kernels read, by name, each with its kind.
+
+    A column that one kernel reads as number and another as category is refused.
+    """
     if not kernels:
         return {}
     if len(kernels) == 1:
@@ -385,7 +413,10 @@ def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
 
 
 def _gathered(pool: Pool) -> Pool:
-    """Gather the embeddings, metadata and sample weights of all processes in one `Pool`."""
+    """Return one `Pool` with the embeddings, metadata and weights of the samples of all processes.
+
+    `pool` has the samples of this process.
+    """
     sizes = gather_sizes(pool.n_samples, pool.anchors.device)
     columns = {}
     for name, column in pool.metadata.items():

@@ -20,7 +20,10 @@ _ALL = slice(None)
 
 
 class Candidates(Protocol):
-    """Protocol of the candidates with which anchors are compared, and of kernels; see `Pool`."""
+    """Protocol of the part of `Pool` that `Pairs` needs: counts of candidates, kernel weights.
+
+    Candidates are the embeddings with which anchors are compared.
+    """
 
     @property
     def by_view(self) -> bool:
@@ -39,7 +42,7 @@ class Candidates(Protocol):
         """Number of embeddings with which an anchor is compared."""
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return a function that computes any block of a kernel's weights between the samples."""
+        """Return a function of two slices that computes a block of `kernel`'s weights."""
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
         """Return the largest weight ‖w‖∞ > 0 of a kernel."""
@@ -63,13 +66,19 @@ class Pairs:
     _sums: dict[int, _Sums] = field(default_factory=dict)
 
     def weights(self, kernel: Kernel) -> Tensor:
-        """Return a kernel's weights w ≥ 0 between samples, (n_i, n), without gradient."""
+        """Return a kernel's weights w ≥ 0 between the block's samples and all samples, (n_i, n).
+
+        The weights have no gradient.
+        """
         if kernel not in self._weights:
             self._weights[kernel] = self.pool.bind(kernel)(self.samples, _ALL)
         return self._weights[kernel]
 
     def unlikeness(self, kernel: Kernel) -> Tensor:
-        """Return a kernel's ‖w‖∞ − w between samples, (n_i, n); rounding errors become 0."""
+        """Return ‖w‖∞ − w of a kernel between the block's samples and all samples, (n_i, n).
+
+        Differences as small as rounding errors become 0.
+        """
         supremum = self.pool.supremum(kernel)
         w = self.weights(kernel)
         apart = supremum - w
@@ -96,19 +105,25 @@ class Pairs:
         return cast(Tensor, LogSumExp.apply(self.s, weights, self, without))
 
     def mean(self, weights: Tensor) -> Tensor:
-        """Compute Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 if all w_ij are 0."""
+        """Return the mean of each anchor's similarities, Σ_j w_ij s_ij / Σ_j w_ij, (V, n_i).
+
+        `weights` w are between samples, (n_i, n). The mean is 0 if all w_ij of an anchor are 0.
+        """
         return cast(Tensor, Mean.apply(self.s, *self._of_mean(weights), self))
 
     def mean_and_log_sum_exp(self, weights: Tensor, repelling: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute `mean` for attracting and `log_sum_exp` for repelling weights in one operation.
+        """Return `mean` of attracting `weights` and `log_sum_exp` of `repelling` weights.
 
-        One gradient for both is faster than two.
+        Both are computed in one operation, because one gradient is faster than two.
         """
         both = MeanAndLogSumExp.apply(self.s, *self._of_mean(weights), repelling, self)
         return cast(tuple[Tensor, Tensor], both)
 
     def _of_mean(self, weights: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the arguments of `Mean` for a kernel's weights: weights, diagonal and sums."""
+        """Return the further arguments of `Mean`: weights (n_i, n), own weights and sums (n_i,).
+
+        Sums of 0 become infinite, so that the mean is 0.
+        """
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
         if self.pool.n_views == 1:
@@ -116,7 +131,10 @@ class Pairs:
         return weights, sums.own, mass
 
     def mass(self, weights: Tensor) -> Tensor:
-        """Compute the sum of weights Σ_j w_ij over the candidates of each anchor, (V, n_i)."""
+        """Return the sum of `weights` (n_i, n) over all candidates of each anchor, (V, n_i).
+
+        A weight between samples counts once for each view of the candidate, the anchor left out.
+        """
         return self._sums_of(weights).mass.expand(self.s.shape[:2])
 
     def twins(self) -> Tensor:
@@ -168,15 +186,16 @@ class Pairs:
 
     @cached_property
     def itself(self) -> Tensor:
-        """Mask (V, n_i, V, n) that is True where the candidate is the anchor itself."""
+        """Mask of the similarities (V, n_i, V, n), True where a candidate is the anchor itself."""
         return self.leave_out(
             torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True
         )
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
-        """Overwrite entries of `values` (V, n_i, C, n) for candidates that a sum leaves out.
+        """Set entries of `values` (V, n_i, C, n) to `value` for candidates that a sum leaves out.
 
-        Left out is the anchor itself, or every view of the anchor's sample, as `without` says.
+        Left out is the anchor itself, or with `without` "sample" every view of the anchor's sample.
+        The tensor is changed in place and returned.
         """
         if without == "sample" or (self.pool.by_view and not self.pool.is_across):
             values.diagonal(self.samples.start, 1, 3).fill_(value)
@@ -185,13 +204,16 @@ class Pairs:
         return values
 
     def selves(self, values: Tensor) -> Tensor:
-        """Return values (V, n_i, V, n) at pairs of an anchor with itself, as a view (V, n_i)."""
+        """Return the entries of `values` (V, n_i, V, n) of each anchor with itself, (V, n_i).
+
+        The result shares memory with `values`.
+        """
         return values.diagonal(0, 0, 2).diagonal(self.samples.start)
 
     def at_twins(self, values: Tensor) -> Tensor:
-        """Return values (V, n_i, C, n) at pairs of anchor and twin, as a view (V, n_i).
+        """Return the entries of `values` (V, n_i, C, n) of each anchor with its twin, (V, n_i).
 
-        The twin is the anchor's only other view.
+        The twin is the anchor's only other view. The result shares memory with `values`.
         """
         of_view, of_anchor, of_other, of_sample = values.stride()
         first = values.storage_offset() + self.samples.start * of_sample
@@ -203,7 +225,7 @@ class Pairs:
         return values.as_strided(values.shape[:2], strides, first)
 
     def _sums_of(self, weights: Tensor) -> _Sums:
-        """Return sums of weights over candidates, computed once for the same tensor of weights."""
+        """Return the sums of `weights` (n_i, n) over candidates, computed once for a tensor."""
         if id(weights) not in self._sums:
             self._sums[id(weights)] = _Sums(weights, self)
         return self._sums[id(weights)]

@@ -68,7 +68,7 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
 
 
 class Similarities(torch.autograd.Function):
-    """Compute similarities of all anchors with candidates; None compares anchors with anchors.
+    """Compute the similarities of all anchors with `candidates`, or with all anchors if None.
 
     An anchor is an embedding that a loss compares with other embeddings, its candidates. See
     `compare`.
@@ -102,9 +102,9 @@ class Similarities(torch.autograd.Function):
 
 
 def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
-    """Compute the gradient of embeddings that are anchors and candidates: (G + Gᵀ) z · scale.
+    """Return the gradient (G + Gᵀ) z · scale of embeddings z that are anchors and candidates.
 
-    G is the gradient of the similarities, and z are the embeddings.
+    G, `of_pairs`, is the gradient of the similarities.
     """
     if isinstance(scale, Tensor):
         return _of_symmetric(of_pairs, z, 1.0).mul_(scale)
@@ -196,7 +196,10 @@ class MeanAndLogSumExp(torch.autograd.Function):
 
 
 class Twins(torch.autograd.Function):
-    """Take the similarity of each anchor embedding with the other view of the same sample."""
+    """Take the similarity of each anchor embedding with its twin, (V, n_i).
+
+    The twin is the other view of the same sample.
+    """
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, pairs: Any) -> Tensor:
@@ -297,12 +300,12 @@ class Distances(torch.autograd.Function):
 
 
 def softplus_of(x: Tensor) -> Tensor:
-    """Compute log(1 + exp x) with the accuracy of float64; the result is x for x above 40."""
+    """Return log(1 + exp x) of each number in `x`, as accurate as float64; x itself above 40."""
     return softplus(x, threshold=40.0)
 
 
 def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: Any) -> Tensor:
-    """Compute the weighted mean of similarities of each anchor, (V, n_i), for `Mean`."""
+    """Return the weighted mean of each anchor's similarities `s`, (V, n_i); see `Mean`."""
     summed = (s.sum(2) * weights).sum(2)
     if own is not None:
         summed = summed.addcmul_(own, pairs.selves(s), value=-1)
@@ -310,7 +313,10 @@ def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: A
 
 
 def _without_empty(sums: Tensor) -> Tensor:
-    """Replace the logarithm of an empty sum by ∞, so that its terms get a gradient of 0."""
+    """Return `sums`, logarithms, with that of an empty sum replaced by ∞.
+
+    The terms of an empty sum then get a gradient of 0.
+    """
     return sums.masked_fill(sums <= EMPTY / 2, torch.inf)  # NaN stays
 
 
@@ -321,22 +327,28 @@ def _logarithms(weights: Tensor | None) -> Tensor | None:
 
 
 def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
-    """Return a copy of similarities (V, n_i, C, n) with log weights (n_i, n) added."""
+    """Return similarities `s` (V, n_i, C, n) plus log weights (n_i, n), or a copy of `s`.
+
+    `logarithms` are the log weights, or None for weights of 1.
+    """
     if logarithms is None:
         return s.clone()
     return s + logarithms.unsqueeze(1)
 
 
 def _sum_up(scores: Tensor) -> Tensor:
-    """Compute the log-sum-exp over each anchor's candidates, (V, n_i, 1, 1), overwriting scores."""
+    """Return the log-sum-exp of `scores` (V, n_i, C, n) over each anchor's candidates.
+
+    The result has the shape (V, n_i, 1, 1); the scores are overwritten.
+    """
     largest = scores.amax((2, 3), keepdim=True)
     return scores.sub_(largest).exp_().sum((2, 3), keepdim=True).log_().add_(largest)
 
 
 def _shares(s: Tensor, logarithms: Tensor | None, sums: Tensor) -> Tensor:
-    """Compute b_ij exp s_ij / Σ_k b_ik exp s_ik, the gradient of a log-sum-exp.
+    """Return b_ij exp s_ij / Σ_k b_ik exp s_ik of similarities `s`, the gradient of a log-sum-exp.
 
-    The inputs are logarithms of the weights b and of the denominators.
+    `logarithms` are log b, or None for b = 1, and `sums` the logarithms of the denominators.
     """
     if logarithms is None:
         return torch.sub(s, sums).exp_()

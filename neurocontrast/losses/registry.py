@@ -40,8 +40,8 @@ LOSSES = {
 
 
 _ALONE = ("sum", "supervised")
-"""Losses that cannot be part of a sum: sums, and a loss that reads the projection head's outputs as
-predictions."""
+"""Names of losses that cannot be part of a sum: sums, and a loss that reads the projection head's
+outputs as predictions."""
 
 
 class LossSettings(Settings):
@@ -51,10 +51,10 @@ class LossSettings(Settings):
 
 
 def loss_class(name: str) -> Any:
-    """Find the class of a loss by name, one of `LOSSES` or ``module:Class``; None if unknown.
+    """Return the class of a loss by its name in a configuration; None if unknown.
 
-    A user's module must be imported already, because reading a configuration imports no user's
-    module.
+    The name is one of `LOSSES`, or ``module:Class`` for a user's loss. A user's module must be
+    imported already, because reading a configuration imports no user's module.
     """
     if name in LOSSES:
         module, _, attribute = LOSSES[name].partition(":")
@@ -67,7 +67,10 @@ def loss_class(name: str) -> Any:
 
 
 def loss_model(name: str) -> type[Settings] | None:
-    """Derive a loss's configuration settings from its constructor; None for an unknown name."""
+    """Return the settings class of loss `name`, derived from the constructor of the loss.
+
+    The result is a pydantic model of the section ``objective``; None for an unknown name.
+    """
     loss = loss_class(name)
     if loss is None:
         return None
@@ -75,7 +78,10 @@ def loss_model(name: str) -> type[Settings] | None:
 
 
 def models_of_losses(*, sums: bool = True) -> dict[str, type[Settings]]:
-    """Return the configuration settings of every loss, or of losses that a sum can have."""
+    """Return the settings class of each loss of this package by name.
+
+    With `sums` False, losses that cannot be part of a sum are left out.
+    """
     models: dict[str, type[Settings]] = {}
     for name in LOSSES:
         model = loss_model(name)
@@ -107,7 +113,7 @@ def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
 
 
 def build_objective(settings: Any) -> Any:
-    """Build the loss that the section ``objective`` of a configuration describes."""
+    """Return the loss that `settings`, the section ``objective`` of a configuration, describes."""
     arguments = dict(settings)
     del arguments["loss"]
     if "objectives" in arguments:

@@ -26,7 +26,10 @@ def _single(given: Any, info: ValidationInfo) -> Any:
 
 
 def _by_objective(weights: dict[str, float] | None, info: ValidationInfo) -> dict[str, float]:
-    """Refuse a key of `weights` that is not the name of a loss in the sum."""
+    """Return the `weights` of losses in a sum, or an empty dictionary for None.
+
+    A ValueError refuses a key that is not the name of a loss in the sum.
+    """
     if weights is None:
         return {}
     objectives = info.data.get("objectives", {})
@@ -123,7 +126,10 @@ class SumOfObjectives(nn.Module):
     def terms(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
-        """Compute the weighted parts of all losses as ``name/part``, which sum to the loss."""
+        """Return the weighted parts of all losses as ``name/part``, which sum to the loss.
+
+        Arguments are as in `Objective.forward`.
+        """
         terms = {}
         for name, objective in self._parts():
             for term, value in objective.terms(z1, z2, metadata, **options).items():
@@ -133,10 +139,10 @@ class SumOfObjectives(nn.Module):
     def figures(
         self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None
     ) -> dict[str, Tensor]:
-        """Compute the quantities that training records, such as ``term_name/part``, ``name/bound``.
+        """Return the quantities of a batch that training records in ``metrics.csv``, by name.
 
-        Terms are multiplied by the weight of the loss; other quantities are as in
-        `Objective.figures`.
+        Names are such as ``term_name/part`` and ``name/bound``, with the name of the loss. Terms
+        are multiplied by the weight of the loss; other quantities are as in `Objective.figures`.
         """
         figures = dict[str, Tensor]()
         for name, objective in self._parts():

@@ -194,8 +194,8 @@ def _counts(
 ) -> tuple[Tensor, Tensor]:
     """Count how often each distance (V, n_i, N) enters the sum over active triplets, with sign.
 
-    The number of active triplets of each anchor, (V, n_i), is returned too. A triplet is active if
-    it violates the margin.
+    A triplet is active if it violates the margin. A distance to a positive counts above 0, to a
+    negative below 0. The number of active triplets of each anchor, (V, n_i), is returned too.
     """
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)
@@ -259,7 +259,7 @@ class RankNContrast(Objective):
         return {self.column: "continuous"}
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Refuse a column with missing or infinite values, or with vectors."""
+        """Raise a DataError if the loss's column has missing or infinite values, or vectors."""
         check_complete(metadata, self.column, "continuous", names=names)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
@@ -288,7 +288,7 @@ class RankNContrast(Objective):
 
 
 def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
-    """Compute Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of each anchor i, (V, n_i).
+    """Return Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of each anchor i, (V, n_i).
 
     Inputs are the similarities s (V, n_i, V, n), the differences d of samples in y (n_i, n), and
     the mask of the pairs of an anchor with itself (V, n_i, V, n).
@@ -356,7 +356,7 @@ class Supervised(Objective):
 
     @property
     def kind(self) -> Kind:
-        """Kind of the predicted column: categorical for cross-entropy, or else continuous."""
+        """Kind of the column to predict: categorical with the cross-entropy, or else continuous."""
         if self.error == "cross-entropy":
             return "categorical"
         return "continuous"
@@ -366,7 +366,10 @@ class Supervised(Objective):
         return {self.column: self.kind}
 
     def n_outputs(self, categories: Mapping[str, Sequence[str]]) -> int:
-        """Return the number of outputs of the projection head: 1, or one for each class."""
+        """Return the number of outputs the projection head needs: 1, or one for each class.
+
+        `categories` are the names of the categories of each column.
+        """
         if self.kind == "continuous":
             return 1
         return len(categories[self.column])
@@ -385,11 +388,14 @@ class Supervised(Objective):
         return {self.error.replace("-", "_"): pool.mean(values)}
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Refuse a column with missing values or vectors, which cannot be predicted."""
+        """Raise a DataError if the column to predict has missing values, or vectors."""
         check_complete(metadata, self.column, self.kind, names=names)
 
     def fit(self, metadata: Metadata) -> None:
-        """Compute mean and standard deviation over the training scans; refuse a constant column."""
+        """Set the mean and standard deviation of the column to predict, over training scans.
+
+        A DataError refuses a column with one value. Classes have no mean.
+        """
         values = column_of(metadata, self.column, needed_by="the loss")
         if len(values) and (values == values[0]).all():
             raise DataError(
@@ -440,7 +446,10 @@ class Supervised(Objective):
 def check_complete(
     metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None
 ) -> None:
-    """Refuse a column with missing or infinite values, or with vectors, naming the rows."""
+    """Raise a DataError if column `name` has missing or infinite values, or vectors.
+
+    The error lists the rows, by `names` if given.
+    """
     values = column_of(metadata, name, needed_by="the loss")
     if values.ndim != 1:
         raise DataError(f"objective.column: '{name}' is a vector; name a single column.")

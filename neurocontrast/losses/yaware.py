@@ -101,7 +101,10 @@ class YAwareInfoNCE(Objective):
         }
 
     def _candidates(self, pairs: Pairs, w: Tensor) -> Tensor:
-        """Compute b = max(v/‖v‖∞, w/‖w‖∞), the weight of a scan as another's candidate."""
+        """Return b = max(v/‖v‖∞, w/‖w‖∞), the weight of a scan as another's candidate, (n_i, n).
+
+        `w` are the weights of `kernel`, and v the weights of `negatives`.
+        """
         assert self.negatives is not None
         v = pairs.weights(self.negatives)
         return torch.maximum(

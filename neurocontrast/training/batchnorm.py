@@ -12,15 +12,17 @@ from neurocontrast.parallel.collectives import is_distributed, sum_over_processe
 
 
 def layers_of(model: nn.Module) -> list[_BatchNorm]:
-    """Return all batch normalisation layers of a model."""
+    """Return all batch normalisation layers inside `model`, in the order of its modules."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
 @contextlib.contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Normalise by each batch's statistics, as in training, until the context ends.
+    """Let a model's batch normalisation use the statistics of each batch until the context ends.
 
-    Other layers are in evaluation mode, without dropout. Running statistics stay unchanged.
+    The model's other layers are in evaluation mode, without dropout. The running means and
+    variances of batch normalisation stay unchanged. Afterwards the model returns to its mode
+    before.
     """
     was_training = model.training
     model.eval()
@@ -35,9 +37,9 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def still_statistics(model: nn.Module) -> Iterator[None]:
-    """Keep running statistics unchanged until the context ends.
+    """Keep a model's running means and variances of batch normalisation until the context ends.
 
-    Layers in training mode still normalise by the statistics of each batch.
+    Batch normalisation layers in training mode still normalise by the statistics of each batch.
     """
     layers = [layer for layer in layers_of(model) if layer.training and layer.track_running_stats]
     for layer in layers:
@@ -58,10 +60,14 @@ class SynchronisedBatchNorm(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        """Accept input with any number of axes; the base class calls this check."""
+        """Accept an input tensor with any number of axes; PyTorch's base class calls this check."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise input (n, C, …) by the statistics of all processes' batches."""
+        """Return `input` (n, C, …) with each channel normalised over the batches of all processes.
+
+        The layer's running statistics are updated too. In evaluation mode, or with one process, the
+        result is that of PyTorch's batch normalisation.
+        """
         if not (self.training and is_distributed()):
             return super().forward(input)
         dims = [0, *range(2, input.ndim)]
@@ -82,7 +88,10 @@ class SynchronisedBatchNorm(_BatchNorm):
         return normalised.to(input.dtype)
 
     def _update_running(self, mean: Tensor, variance: Tensor) -> None:
-        """Move the running statistics towards a batch's statistics, if the layer has any."""
+        """Move the layer's running mean and variance towards `mean` and `variance` of a batch.
+
+        A layer that keeps no running statistics stays unchanged.
+        """
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None
@@ -95,7 +104,11 @@ class SynchronisedBatchNorm(_BatchNorm):
 
 
 def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
-    """Let every batch normalisation of a module use the batches of all processes."""
+    """Change a module's batch normalisation layers to compute statistics over all processes.
+
+    The layers are changed in place: to PyTorch's `SyncBatchNorm` if `on_gpu`, or else to
+    `SynchronisedBatchNorm`.
+    """
     if on_gpu:
         nn.SyncBatchNorm.convert_sync_batchnorm(module)
         return
@@ -104,5 +117,5 @@ def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
 
 
 def is_synchronised(layer: nn.Module) -> bool:
-    """Tell whether a batch normalisation layer uses the batches of all processes."""
+    """Tell whether a batch normalisation `layer` computes statistics over all processes."""
     return isinstance(layer, (SynchronisedBatchNorm, nn.SyncBatchNorm))

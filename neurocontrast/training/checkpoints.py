@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # Lightning takes a second to import, and commands that read 
 
 _FORMAT = 1
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
-"""Error numbers of damaged files; other errors, such as a missing permission, mean that a file is
-out of reach."""
+"""Error numbers of an OSError that mean a damaged checkpoint; with any other number, such as that
+of a missing permission, the file cannot be reached and may be sound."""
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
 
@@ -76,7 +76,10 @@ def save_checkpoint(
 
 
 def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
-    """Return a folder's checkpoint with the most epochs and batches; None without any."""
+    """Return the path of the checkpoint in `folder` with the most epochs and batches.
+
+    The result is None if the folder has no checkpoint.
+    """
     checkpoints = _checkpoints_of(Path(folder))
     if not checkpoints:
         return None
@@ -84,7 +87,7 @@ def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
 
 
 def epochs_of(checkpoint: Path) -> int:
-    """Return the number of finished epochs, read from a checkpoint's file name."""
+    """Return the number of finished epochs, which the file name of a `checkpoint` tells."""
     return int(checkpoint.stem.split("-")[1])
 
 
@@ -113,7 +116,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def _unreadable(path: Path, error: Exception) -> Exception:
-    """Return the error for a checkpoint that is damaged or out of reach."""
+    """Return the exception to raise for a checkpoint file whose reading failed with `error`.
+
+    The exception is a CheckpointError, which says whether the file is damaged or cannot be reached
+    now; an `error` for lack of memory is returned itself.
+    """
     if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
         return CheckpointError(
             f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue "
@@ -128,7 +135,11 @@ def _unreadable(path: Path, error: Exception) -> Exception:
 
 
 def _verify(path: Path) -> None:
-    """Verify all checksums of a checkpoint's zip archive, which ``torch.load`` does not do."""
+    """Read a checkpoint's zip archive to the end, which verifies the checksums of all its members.
+
+    PyTorch's ``torch.load`` does not verify checksums. A damaged archive raises an exception of
+    `zipfile`.
+    """
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         # No member has attributes; PyTorch would not fill the memory of one marked as a folder.
@@ -142,7 +153,7 @@ def _verify(path: Path) -> None:
 
 
 def _checkpoints_of(folder: Path) -> list[Path]:
-    """Return a folder's checkpoints, sorted by epochs and batches."""
+    """Return the paths of all checkpoints in `folder`, sorted by number of epochs, then batches."""
     numbers = {}
     for path in folder.glob("epoch-*.pt"):
         match = _NAME.fullmatch(path.name)
@@ -152,7 +163,10 @@ def _checkpoints_of(folder: Path) -> list[Path]:
 
 
 class Checkpoints:
-    """Checkpoints of one run, which the first process writes and all processes read."""
+    """Checkpoints in the folder of one run: the first process writes them, all processes read them.
+
+    The training loop makes an instance for each run.
+    """
 
     def __init__(self, state: TrainerState, run: Path, *, progress: Progress) -> None:
         self.folder = run / "checkpoints"
@@ -161,9 +175,10 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
-        """Write a checkpoint if this process is the first.
+        """Write a checkpoint of the training at `position`, if this process is the first.
 
-        The first process returns the path of the checkpoint file, other processes the folder.
+        The first process returns the path of the checkpoint file, other processes the run's folder
+        of checkpoints.
         """
         path = self.folder
         if self._state.processes.is_first:
@@ -173,15 +188,19 @@ class Checkpoints:
         return path
 
     def save_if_due(self, position: Position) -> None:
-        """Write a checkpoint within an epoch if the last is older than `checkpoint_minutes`."""
+        """Write a checkpoint if the last is older than the run's setting `checkpoint_minutes`.
+
+        With 0 minutes, no checkpoint is written within an epoch.
+        """
         minutes = self._state.settings.checkpoint_minutes
         if minutes and time.monotonic() - self._last >= 60 * minutes:
             self.save(position)
 
     def restore(self) -> Position:
-        """Load the newest checkpoint into the training and return its progress.
+        """Load the run's newest checkpoint into the training, and return the saved progress.
 
-        Without any checkpoint, the training begins at epoch 0.
+        Model, optimiser and loss take the saved state. Without any checkpoint, nothing is loaded,
+        and the result is a `Position` at epoch 0.
         """
         newest = newest_checkpoint(self.folder)
         name = None
@@ -213,7 +232,10 @@ class Checkpoints:
 
 
 def batches_within(position: Position) -> str:
-    """Return words for a message: " and N batches" of an unfinished epoch, "" if N is 0."""
+    """Return " and N batches", for a message on how far a training is; "" if N is 0.
+
+    N is the number of finished batches of the epoch that is not finished yet.
+    """
     if not position.batch:
         return ""
     return f" and {position.batch} batches"

@@ -88,11 +88,14 @@ def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
 
 
 Facts = dict[str, str | int | list[float]]
-"""Keys of ``encoder.json`` that describe linear components."""
+"""Keys of ``encoder.json`` that describe fitted linear components, such as ``n_voxels``."""
 
 
 class Fitted(NamedTuple):
-    """Fitted linear components over the voxels, or measures, that vary among training samples."""
+    """Linear components (PCA or LDA) fitted to training samples, before they enter an encoder.
+
+    The components are weights of the voxels, or measures, that vary among the training samples.
+    """
 
     places: npt.NDArray[np.int64]
     mean: npt.NDArray[np.float32]
@@ -100,7 +103,7 @@ class Fitted(NamedTuple):
     explained: npt.NDArray[np.float64]
 
     def put_into(self, layers: LinearComponents) -> None:
-        """Copy the fitted components into a layer of an encoder."""
+        """Copy positions, mean and components into `layers`, the linear part of an encoder."""
         layers.set_components(
             torch.from_numpy(self.places),
             torch.from_numpy(self.mean),
@@ -108,7 +111,10 @@ class Fitted(NamedTuple):
         )
 
     def facts(self) -> Facts:
-        """Return the number of voxels, and the share of variance that each component explains."""
+        """Return number of voxels and explained variances, as keys of ``encoder.json``.
+
+        An explained variance is a component's share of a variance; see `fit_components`.
+        """
         return {"n_voxels": len(self.places), "explained_variance_ratio": self.explained.tolist()}
 
 
@@ -191,7 +197,10 @@ def fit_beside(
 
 
 def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
-    """Draw as many training samples as fit in memory; return positions in `training_rows`."""
+    """Draw at random as many training samples as fit in `MEMORY`, or return all if all fit.
+
+    The result is an array of sorted positions within ``data.training_rows``.
+    """
     n_samples = len(data.training_rows)
     first = torch.as_tensor(data.images[data.training_rows[0]]["image"])
     n_most = max(2, MEMORY // (_BYTES_A_VALUE * first.numel()))
@@ -204,9 +213,10 @@ def _draw_samples(data: TrainingData, seed: int) -> npt.NDArray[np.int64]:
 def _varying_voxels(
     data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Read the voxels that vary among samples.
+    """Read the samples at `rows` of the data, and keep the voxels that vary among the samples.
 
-    The results are the voxels' positions in a flattened volume, and values (n_rows, n_voxels).
+    Returned are the positions of the kept voxels in a flattened volume (n_voxels,), and the voxels'
+    values (n_rows, n_voxels).
     """
     values = _voxels_of(data, rows, progress)
     ranges = values.max(axis=0) - values.min(axis=0)
@@ -222,7 +232,11 @@ def _fit(
     n_components: int,
     seed: int,
 ) -> Fitted:
-    """Fit PCA, or discriminants between subjects, to the voxel values of scans (n, n_voxels)."""
+    """Fit PCA, or LDA between subjects, to voxel `values` (n, n_voxels); return the components.
+
+    `places` are the positions of the voxels in a flattened volume, and are only passed on. A
+    ConfigError refuses more components than voxels.
+    """
     from sklearn.decomposition import PCA  # takes half a second
 
     if len(places) < n_components:
@@ -246,7 +260,7 @@ def _fit(
 def _voxels_of(
     data: TrainingData, rows: Sequence[int], progress: Progress
 ) -> npt.NDArray[np.float32]:
-    """Read all voxels of samples, (n_rows, n_voxels)."""
+    """Read the samples at `rows` of the data, and return all their voxels, (n_rows, n_voxels)."""
     values = np.empty((0, 0), dtype=np.float32)
     n_read = 0
     batches = []
@@ -273,7 +287,11 @@ def _discriminants(
     n_components: int,
     shrinkage: float | None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-    """Return discriminants of subjects (n_components, n_voxels), and explained variances."""
+    """Compute the discriminants (LDA) that separate subjects by the voxel `values` of their scans.
+
+    Returned are the discriminants (n_components, n_voxels), and the share that each explains of the
+    variance between subjects, in units of the variance within.
+    """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     lda = LinearDiscriminantAnalysis(

@@ -78,7 +78,7 @@ class TrainingData:
 def select_rows(
     metadata: Mapping[str, torch.Tensor], rows: Sequence[int]
 ) -> dict[str, torch.Tensor]:
-    """Return the values of all metadata columns at selected rows."""
+    """Return all columns of `metadata` by name, each with the values at the given `rows` alone."""
     chosen = torch.as_tensor(rows)
     columns = {}
     for name, column in metadata.items():
@@ -94,9 +94,9 @@ def fit_objective(
     training_rows: Sequence[int],
     validation_rows: Sequence[int],
 ) -> None:
-    """Check the metadata columns that a loss reads, on all rows, before training begins.
+    """Check the metadata that a loss reads, and fit the loss's kernels to the training rows.
 
-    Kernels are fitted on the training rows alone.
+    All rows are checked, before training begins. So is the number of training and validation rows.
     """
     objective.check(metadata, names=names)
     check_split(training_rows, validation_rows)

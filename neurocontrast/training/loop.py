@@ -134,7 +134,10 @@ def train(state: ContrastiveState, output: TrainingOutput) -> FitResult:
 
 
 def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Measure the validation samples after an epoch, and score linear probes if due."""
+    """Return metrics of the validation samples after an epoch, by column of ``metrics.csv``.
+
+    Scores of linear probes are among the metrics every `probe_every` epochs of the settings.
+    """
     row = measure_contrast(state, after_batch=after_batch)
     every = state.settings.probe_every
     if every and (epoch + 1) % every == 0 and len(state.data.validation_rows):
@@ -146,12 +149,18 @@ class Warner(Protocol):
     """Function that checks an epoch's metrics against the metrics of the previous epoch."""
 
     def __call__(self, row: MetricsRow, previous: MetricsRow | None) -> str | None:
-        """Return a warning about an epoch's metrics, or None if the metrics show no problem."""
+        """Return a warning about `row`, the metrics of an epoch, or None if they show no problem.
+
+        `previous` are the metrics of the epoch before; None for the first epoch.
+        """
 
 
 @dataclass
 class Training:
-    """Training in progress: remaining epochs and batches, checkpoints, and ``metrics.csv``."""
+    """Training in progress: the epochs and batches left, checkpoints, and rows of ``metrics.csv``.
+
+    `open_training` makes an instance; the functions that pretrain or fine-tune take steps with it.
+    """
 
     state: TrainerState
     folder: Path
@@ -171,9 +180,9 @@ class Training:
     def epochs(
         self, is_over: Callable[[Sequence[MetricsRow]], bool] | None = None
     ) -> Iterator[int]:
-        """Yield the remaining epochs, up to ``epochs`` of the settings.
+        """Yield the number of each epoch not yet trained, from 0, up to ``epochs`` of the settings.
 
-        `is_over`, given the metrics of finished epochs, may end training before.
+        Before each epoch `is_over`, given the metrics of all finished epochs, may end the training.
         """
         while self.position.epoch < self.state.settings.epochs:
             if is_over is not None and is_over(self.position.metrics):
@@ -182,7 +191,7 @@ class Training:
             self.check_stop()
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Begin or continue an epoch in training mode, and yield the remaining batches."""
+        """Put the model in training mode, and return an iterator over an epoch's batches left."""
         batches = self.state.sampler.batches(epoch)
         self._n_batches = len(batches)
         self.state.train()
@@ -248,7 +257,7 @@ class Training:
             self._reading.close()
 
     def _report(self, row: MetricsRow) -> None:
-        """Report the metrics of a finished epoch as a message of one line."""
+        """Report `row`, the metrics of a finished epoch, to the user as a message of one line."""
         shown = []
         for name, value in row.items():
             if value is None or name.startswith(("epoch", "seconds", "train_term_")):
@@ -320,14 +329,18 @@ def open_training(
 
 
 def _n_samples_left(state: TrainerState, position: Position) -> int:
-    """Count the samples to learn from until the last epoch ends, for the progress bar."""
+    """Return the number of training samples in all batches still to train, for a progress bar."""
     n_epochs = state.settings.epochs - position.epoch
     done = state.sampler.batches(position.epoch)[: position.batch]
     return n_epochs * len(state.data.training_rows) - sum(map(len, done))
 
 
 def _write_metrics(state: TrainerState, folder: Path, metrics: Sequence[MetricsRow]) -> None:
-    """Write ``metrics.csv`` with all digits of floats, so that equal runs give equal files."""
+    """Write `metrics`, one row an epoch, as ``metrics.csv`` into the run's folder.
+
+    Floats are written with all digits, so that equal runs give equal files. Only the first process
+    writes.
+    """
     if not state.processes.is_first:
         return
     rows = pd.DataFrame(metrics, dtype=object)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from neurocontrast.training.settings import TrainingSettings
 
 _MOMENTUM = 0.9
-"""Default momentum of SGD and LARS."""
+"""Momentum of SGD and LARS if the settings give none."""
 _TRUST = 0.001
-"""Default trust coefficient of LARS."""
+"""Trust coefficient η of LARS if the settings give none."""
 
 
 class ParameterGroup(TypedDict):
@@ -57,7 +57,11 @@ class LARS(torch.optim.Optimizer):
     def step(  # type: ignore[override]
         self, closure: Callable[[], float] | None = None
     ) -> float | None:
-        """Update the weights by one optimisation step."""
+        """Change each weight that has a gradient by one optimisation step.
+
+        `closure`, if given, computes the loss before the step, and the loss is returned; None
+        without.
+        """
         loss = None
         if closure is not None:
             loss = torch.enable_grad()(closure)()
@@ -118,7 +122,7 @@ def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> to
 
 
 def set_learning_rate(optimizer: Any, rate: float) -> None:
-    """Set the learning rate of the next step, times the `factor` of each parameter group."""
+    """Set each parameter group's learning rate to `rate` times the `factor` of the group."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("factor", 1.0)
 

@@ -28,7 +28,7 @@ class Position:
     """Row of metrics for each finished epoch."""
 
     def count_batch(self, figures: Mapping[str, float], *, n_scans: int) -> None:
-        """Count a batch as finished, and add its metrics to the sums of the epoch."""
+        """Count a batch as finished, and add its metrics, `figures`, to the sums of the epoch."""
         self.batch += 1
         for name, value in figures.items():
             if name != "gradient_norm":
@@ -39,7 +39,11 @@ class Position:
                 self.n_norms += 1
 
     def means(self, n_scans: int) -> MetricsRow:
-        """Return the means of the current epoch: metrics per scan, gradient norm per step."""
+        """Return mean metrics of the current epoch by column of ``metrics.csv``.
+
+        Metrics are divided by `n_scans`. The gradient norm is the mean over the epoch's steps, or
+        None without a finite norm.
+        """
         row: MetricsRow = {}
         for name, total in self.sums.items():
             row[f"train_{name}"] = total / n_scans
@@ -49,7 +53,7 @@ class Position:
         return row
 
     def close_epoch(self, row: MetricsRow) -> None:
-        """Count the current epoch as finished, add its row of metrics, and reset the sums."""
+        """Count the current epoch as finished, append `row` to the metrics, and reset all sums."""
         self.metrics.append(row)
         self.epoch += 1
         self.batch = 0

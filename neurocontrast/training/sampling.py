@@ -46,7 +46,7 @@ class Sampler:
     """Rows of each group if each batch has scans of one group; empty for mixed batches."""
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """Draw the row numbers of each batch of an epoch."""
+        """Draw all batches of an epoch: a list of row numbers of training scans for each batch."""
         if self.groups:
             return self._batches_of_groups(derive_generator("grouped order", self.seed, epoch))
         if self.strata is None:
@@ -57,7 +57,10 @@ class Sampler:
         )
 
     def _batches_of_groups(self, generator: np.random.Generator) -> list[list[int]]:
-        """Draw batches with scans of one group each, in random order."""
+        """Draw all batches of an epoch so that each batch has scans of one group alone.
+
+        The batches, lists of row numbers, are returned in random order.
+        """
         batches = []
         for group in self.groups:
             batches += even_batches(_permuted(group, generator), self.batch_size)
@@ -78,7 +81,7 @@ class Sampler:
 
 
 def _permuted(values: Sequence[_Value], generator: np.random.Generator) -> list[_Value]:
-    """Return a copy of a list in random order."""
+    """Return the elements of `values` as a new list in random order."""
     return [values[number] for number in generator.permutation(len(values))]
 
 
@@ -137,7 +140,7 @@ def build_sampler(
 
 
 def _columns_of(settings: TrainingSettings) -> list[str]:
-    """Return the values of the metadata columns by which scans are balanced or grouped."""
+    """Return the names of the metadata columns by which the settings balance or group scans."""
     if settings.sampling == "site-balanced":
         return ["site"]
     columns = list(settings.columns_of_strata)
@@ -147,7 +150,11 @@ def _columns_of(settings: TrainingSettings) -> list[str]:
 
 
 def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
-    """Return training rows by combination of categories; refuse a combination with one row."""
+    """Divide training `rows` into groups of equal categories in all columns of `table`.
+
+    Row k of the table belongs to ``rows[k]``. Refused are columns of numbers, and a combination of
+    categories that only one row has.
+    """
     numbers = list(table.select_dtypes("float").columns)
     if numbers:
         raise ConfigError(
@@ -170,9 +177,9 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
 
 
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
-    """Refuse training scans without a value in a column by which batches are balanced or grouped.
+    """Raise a DataError if any cell of `table`, the sampling columns of training scans, is missing.
 
-    One message names all scans and columns.
+    The error names all columns and scans. `how` is the kind of sampling, for the message.
     """
     problems = []
     for column in table:
@@ -218,9 +225,10 @@ def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
 
 
 def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
-    """Choose the number of quantile bins for columns of numbers, from 2 to 10.
+    """Choose into how many quantile bins, from 2 to 10, columns of numbers in `table` are divided.
 
-    A batch should hold a scan of every stratum and site, counting at most three sites.
+    A batch of `batch_size` scans should hold a scan of every stratum and site, counting at most
+    three sites.
     """
     columns = table.drop(columns="site")
     n_numbers = len(columns.select_dtypes("float").columns)
@@ -282,10 +290,11 @@ def deal(
 def _deal_cell(
     order: npt.NDArray[np.int64], n_draws: int, batches: list[list[int]], *, first: int
 ) -> None:
-    """Deal the draws of one site within a stratum to the batches in turn.
+    """Add the draws of one site within a stratum to the lists `batches`, one after another.
 
-    `first` is the number of draws dealt for other sites and strata before, so that the turn goes on
-    at the next batch.
+    `order` are the row numbers of the site's scans, repeated up to `n_draws` draws. `first` is the
+    number of draws added for other sites and strata before, so that the turn goes on at the next
+    batch.
     """
     n_batches = len(batches)
     dealt = np.bincount(np.arange(first, first + n_draws) % n_batches, minlength=n_batches)
@@ -296,9 +305,9 @@ def _deal_cell(
 
 
 def equal_shares(limits: Sequence[int], total: int) -> list[int]:
-    """Divide a total number into whole shares, as equal as each share's upper limit allows.
+    """Divide `total` into whole numbers, one for each upper limit, as equal as `limits` allow.
 
-    A remainder goes to the first shares.
+    A remainder goes to the first numbers.
     """
     shares = [0] * len(limits)
     while left := total - sum(shares):

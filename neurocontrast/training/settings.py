@@ -144,7 +144,10 @@ class TrainingSettings(Settings):
         return self
 
     def _check_owners(self, key: str, names: Mapping[str, tuple[str, ...]]) -> None:
-        """Refuse settings that have no effect with the chosen value of another setting."""
+        """Raise a ValueError for settings that have no effect with the value of setting `key`.
+
+        `names` maps each setting to the values of setting `key` with which it has an effect.
+        """
         chosen = getattr(self, key)
         unread = []
         for name, owners in names.items():
@@ -171,7 +174,7 @@ class TrainingSettings(Settings):
 
     @property
     def columns_of_strata(self) -> tuple[str, ...]:
-        """Columns whose combinations are balanced, or are the groups of the sampling."""
+        """Metadata columns by which sampling balances or groups scans; by default age and sex."""
         if self.sampling_columns is None:
             return ("age", "sex")
         return self.sampling_columns
@@ -224,6 +227,6 @@ class FinetuneSettings(Settings):
 
     @property
     def of_loop(self) -> TrainingSettings:
-        """Settings of the training loop that pretraining and fine-tuning share."""
+        """Settings of the training loop for fine-tuning, with AdamW and a cosine schedule."""
         shared = self.model_dump(include=set(TrainingSettings.model_fields))
         return TrainingSettings(**shared, optimizer="adamw", schedule="cosine")

@@ -21,7 +21,10 @@ class Stopped(Exception):
 
 
 def _own(number: int) -> int:
-    """Return this process's own signal: the default agreement, for a training of one process."""
+    """Return the signal `number` that this process received, or 0 for none, unchanged.
+
+    This is how `stop_requests` agrees on a signal in a training of one process.
+    """
     return number
 
 

@@ -30,10 +30,10 @@ class Stateful(Protocol):
     """Protocol of a component whose state is saved in checkpoints, such as an optimiser."""
 
     def state_dict(self) -> Any:
-        """Return the state to save."""
+        """Return the component's state, which is saved in a checkpoint."""
 
     def load_state_dict(self, state_dict: Any) -> Any:
-        """Restore a saved state."""
+        """Set the component to a state that `state_dict` returned before."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,10 @@ class Software:
     n_processes: int
 
     def changes_since(self, before: Mapping[str, object]) -> list[str]:
-        """List the differences from the software that wrote a checkpoint, in words."""
+        """Describe each difference from the software that wrote a checkpoint, for a warning.
+
+        `before` is the checkpoint's record. The list is empty if nothing differs.
+        """
         changes = []
         for field in fields(self):
             now = getattr(self, field.name)
@@ -110,7 +113,11 @@ class TrainerState:
         self.sampler = sampler
 
     def _ready_for_processes(self, model: ContrastiveModel, settings: TrainingSettings) -> None:
-        """Prepare a model for several processes: synchronise BatchNorm, freeze unread weights."""
+        """Prepare `model` for training by several processes, in place.
+
+        Batch normalisation is synchronised over the processes if `settings` ask so. Encoder weights
+        that get no gradient are frozen.
+        """
         on_gpu = self.fabric.device.type == "cuda"
         if settings.sync_batchnorm and settings.micro_batch_size is None:
             synchronise(model, on_gpu=on_gpu)
@@ -121,7 +128,10 @@ class TrainerState:
             parameter.requires_grad_(False)
 
     def _on_device(self, module: nn.Module) -> nn.Module:
-        """Put encoder or head on the device; a module with weights is wrapped by Fabric."""
+        """Move a module, encoder or head, to the device, and return the module.
+
+        A module with weights is returned wrapped by Fabric.
+        """
         if next(module.parameters(), None) is None:
             return self.fabric.to_device(module)
         return self.fabric.setup_module(module)
@@ -131,7 +141,10 @@ class TrainerState:
         self.model.train()
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
-        """Open an iterator over the images of batches, each batch sent to the device when read."""
+        """Open an iterator over (row numbers, images) of `batches`, lists of row numbers.
+
+        The images of a batch are sent to the device when the batch is read.
+        """
 
         def on_device() -> Batches:
             with contextlib.closing(
@@ -143,9 +156,10 @@ class TrainerState:
         return contextlib.closing(on_device())
 
     def send(self, images: Any) -> Any:
-        """Send the images of a batch, or a pair of image batches, to the device without waiting.
+        """Return the images of a batch, or of a pair of batches, on the device of the training.
 
-        A copy to a GPU runs in parallel with the computation only from pinned memory.
+        A copy to a GPU is not waited for: the images are pinned in memory, so that the copy runs in
+        parallel with the computation.
         """
         if self.fabric.device.type != "cuda":
             return self.fabric.to_device(images)
@@ -157,16 +171,20 @@ class TrainerState:
     def divided(
         self, batches: Sequence[Sequence[int]]
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
-        """Provide this process's share of the batches on which metrics are measured.
+        """Open a context that gives this process's share of each batch, to measure metrics on.
 
-        If any BatchNorm layer normalises by the batch of one process alone, every process gets all
-        batches whole.
+        Batches and shares are lists of row numbers. If any BatchNorm layer normalises by the batch
+        of one process alone, every process gets all batches whole.
         """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)
 
     def seen(self, images: Any) -> Any:
-        """Return the channels of images that the network reads; views may need further channels."""
+        """Return the first channels of `images`, as many as the encoder reads.
+
+        Further channels are only for the functions that make views. For two encoders, the result is
+        a tuple of the images of each.
+        """
         if not self.is_pair:
             return images[:, : self.model.encoder.n_channels]
         channels = []
@@ -185,11 +203,15 @@ class TrainerState:
         return len(self.model.halves) > 1
 
     def names_of(self, rows: torch.Tensor) -> list[str]:
-        """Return the names of samples, given row numbers."""
+        """Return the names of samples at row numbers `rows`, for messages and random views."""
         return list(map(self.data.names.__getitem__, rows.tolist()))
 
     def state_dict(self) -> StateDict:
-        """Return the state of model, optimiser and loss scaler, to save in a checkpoint."""
+        """Return the state to save in a checkpoint: a dictionary by name of the component.
+
+        Components are the model, the optimiser, Fabric's precision with its loss scaler, and in
+        contrastive training the loss; the key ``software`` is added.
+        """
         state: StateDict = {}
         for name, component in self._parts().items():
             state[name] = component.state_dict()
@@ -197,7 +219,7 @@ class TrainerState:
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore the state of model, optimiser and loss scaler from a checkpoint."""
+        """Set model, optimiser and other components to a checkpoint's `state`; see `state_dict`."""
         for name, component in self._parts().items():
             component.load_state_dict(state[name])
 
@@ -209,10 +231,16 @@ class TrainerState:
         }
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Refuse views that are not finite, naming the sample; this base class has no views."""
+        """Raise an error that names samples whose random views are not finite.
+
+        This base class makes no views and does nothing.
+        """
 
     def software(self) -> Software:
-        """Return the software and hardware on which the last bits of weights depend."""
+        """Return the software and hardware of this process, which a checkpoint records.
+
+        The last bits of trained weights depend on them.
+        """
         return Software(
             torch=str(torch.__version__),
             device=self.fabric.device.type,
@@ -301,7 +329,10 @@ class ContrastiveState(TrainerState):
         return features.float().unflatten(0, (2, -1))
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Read samples again, and refuse random views that are not finite, naming the samples."""
+        """Make the views of samples at `rows` again, and raise an error if any view is not finite.
+
+        The error, which `views` raises, names the samples. `epoch` determines the random views.
+        """
         size = self.settings.micro_batch_size or len(rows)
         with self.read([batch.tolist() for batch in rows.split(size)]) as reading:
             for numbers, images in reading:
@@ -337,7 +368,10 @@ class ContrastiveState(TrainerState):
 
 
 def _twice(images: Any) -> Any:
-    """Repeat the samples of a batch once, because batch statistics need at least two samples."""
+    """Return a batch of images followed by the same images, or a tuple of such batches.
+
+    Batch statistics need at least two samples.
+    """
     if isinstance(images, tuple):
         return tuple(map(_twice, images))
     return torch.cat([images, images])
@@ -345,7 +379,7 @@ def _twice(images: Any) -> Any:
 
 @contextlib.contextmanager
 def deterministic() -> Iterator[None]:
-    """Use PyTorch's deterministic algorithms until the context ends, if such algorithms exist."""
+    """Let PyTorch use deterministic algorithms until the context ends; warn if there is none."""
     was_on = torch.are_deterministic_algorithms_enabled()
     warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
     switches: Any = torch.utils.deterministic

@@ -63,7 +63,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Contrasted:
-    """Loss of a batch, with the embeddings and metadata from which the loss was computed."""
+    """Contrastive loss of a batch, with the embeddings and metadata that the loss compares.
+
+    `z1` and `z2` are the embeddings of the two views, (n, d); the metadata are columns, or None.
+    """
 
     loss: Tensor
     z1: Tensor
@@ -120,7 +123,7 @@ def open_batches(
 
 
 def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
-    """Set the learning rate of a training step, and clear the gradients of the previous step."""
+    """Prepare a training step: set the learning rate, and clear gradients and the sum of views."""
     rate = learning_rate_of(
         position.epoch, state.settings, batch=position.batch, n_batches=batch.n_batches
     )
@@ -149,7 +152,10 @@ def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) 
 
 
 def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Compute the gradient of a batch's loss, encoding the batch in one pass of the network."""
+    """Add a batch's contrastive gradient to the weights, encoding the whole batch in one pass.
+
+    The loss is returned with its embeddings.
+    """
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
         features = state.encode_views(images, rows, epoch=occasion)
@@ -158,7 +164,11 @@ def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position)
 
 
 def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -> Contrasted:
-    """Compute the loss of features (2, n, n_features), and the loss's gradient for the features."""
+    """Compute the contrastive loss of `features` (2, n, n_features), and back-propagate the loss.
+
+    Gradients go to the head, to a learned temperature, and to the features or the encoder before
+    them. `rows` are the row numbers of the n samples.
+    """
     z1, z2 = state.project(features)
     metadata = state.metadata_of(rows, features)
     loss = state.objective(z1, z2, metadata)
@@ -168,7 +178,10 @@ def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -
 
 
 def _backward_in_parts(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Compute the gradient of a batch's loss micro-batch by micro-batch, by gradient caching."""
+    """Add a batch's contrastive gradient to the weights, encoding one micro-batch at a time.
+
+    Gradients are cached, as described above in the module. The loss of the whole batch is returned.
+    """
     rows = []
     kept = []
     with torch.no_grad(), still_statistics(state.model.encoder):
@@ -227,7 +240,7 @@ def drawing(state: TrainerState, position: Position, part: int = 0) -> Iterator[
 
 @dataclass(frozen=True)
 class Outcome:
-    """Loss of a batch after back-propagation, with the network's outputs for the batch."""
+    """Loss of a batch after back-propagation, with the network's outputs, for `change_weights`."""
 
     loss: Tensor
     outputs: Tensor
@@ -289,9 +302,10 @@ def _refuse_infinite(
     *,
     advice: str,
 ) -> None:
-    """Raise a TrainingError if a step's loss or gradient is not finite.
+    """Raise a TrainingError if `figures`, the metrics of a step, have no finite loss or gradient.
 
-    The message names the samples whose outputs are not finite.
+    The message names the samples whose `outputs` are not finite, and ends with `advice`. Infinite
+    gradients pass with a loss scaler (``16-mixed``), which skips such steps.
     """
     # A loss scaler skips steps with infinite gradients.
     checks_gradient = state.settings.precision != "16-mixed"

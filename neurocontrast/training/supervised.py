@@ -94,7 +94,7 @@ def fit_supervised(
 
 
 def supervised_step(state: SupervisedState, batch: Batch, position: Position) -> dict[str, float]:
-    """Change the weights by the supervised loss of a batch, and return the batch's metrics."""
+    """Change the weights by the supervised loss of a batch; return the batch's metrics by name."""
     begin_step(state, batch, position)
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
@@ -106,9 +106,10 @@ def supervised_step(state: SupervisedState, batch: Batch, position: Position) ->
 
 
 def _measure(state: SupervisedState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Compute the loss on validation rows after an epoch; keep the weights if the loss is lowest.
+    """Return the validation loss after an epoch as ``val_loss``; None without validation rows.
 
-    If the encoder was not pretrained, BatchNorm statistics are re-estimated before.
+    The weights are copied if this loss is the lowest so far. If the encoder was not pretrained,
+    BatchNorm statistics are re-estimated before. `after_batch` is called after each batch.
     """
     if not state.pretrained:
         reestimate(state, state.model, after_batch=after_batch)

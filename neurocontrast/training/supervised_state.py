@@ -59,7 +59,7 @@ class LabelledData:
 
 @dataclass(frozen=True)
 class BestEpoch:
-    """Weights of the epoch with the lowest loss on the validation samples so far."""
+    """Copy of the weights after the epoch with the lowest loss on the validation rows so far."""
 
     epoch: int
     """Number of finished epochs at which the weights were copied; 0 before the first epoch."""
@@ -144,9 +144,10 @@ class SupervisedState(TrainerState):
             self._begin_at_shares(labels.n_classes)
 
     def _standardise_numbers(self) -> None:
-        """Standardise the labels to predict over the training rows, and set the head to predict 0.
+        """Standardise the labels over the training rows, and set the head to predict 0.
 
-        The first prediction is then the mean of the training rows' labels.
+        The labels of all samples are stored as `values` on the device, and mean and standard
+        deviation as `scale`. The first prediction is then the mean of the training rows' labels.
         """
         values = self.labels.values.astype(float)
         in_training = values[np.asarray(self.data.training_rows)]
@@ -156,7 +157,11 @@ class SupervisedState(TrainerState):
         self._set_head(torch.zeros(1))
 
     def _begin_at_shares(self, n_classes: int) -> None:
-        """Set the head's initial bias to the log shares of the classes among the training rows."""
+        """Set the head to predict, for every sample, the shares of classes among training rows.
+
+        Weights become 0 and the bias the logarithms of the shares. The class codes are sent to the
+        device.
+        """
         codes = self.labels.values.astype(np.int64)
         self.values = torch.as_tensor(codes, device=self.fabric.device)
         in_training = codes[np.asarray(self.data.training_rows)]
@@ -199,7 +204,11 @@ class SupervisedState(TrainerState):
         *,
         penalty: float,
     ) -> None:
-        """Initialise the head by ridge regression of the standardised labels on features."""
+        """Set the head's weights and bias by ridge regression on features of training rows.
+
+        `features` (n, n_features) are standardised, and so are `in_training` (n,), the labels to
+        predict.
+        """
         from sklearn.linear_model import Ridge  # no other training needs scikit-learn
 
         ridge = Ridge(alpha=penalty).fit(features, in_training)
@@ -213,7 +222,11 @@ class SupervisedState(TrainerState):
         *,
         inverse_penalty: float,
     ) -> None:
-        """Initialise the head by logistic regression of the labels on features."""
+        """Set the head's weights and bias by logistic regression on features of training rows.
+
+        `features` (n, n_features) are standardised; `in_training` (n,) are the class codes to
+        predict.
+        """
         from sklearn.linear_model import LogisticRegression
 
         logistic = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(features, in_training)
@@ -227,14 +240,20 @@ class SupervisedState(TrainerState):
         _copy_rows(self.linear.bias, rows, bias)
 
     def train(self) -> None:
-        """Put the model in training mode, but keep BatchNorm frozen in a pretrained model."""
+        """Put encoder and head in training mode, but freeze BatchNorm of a pretrained encoder.
+
+        The BatchNorm of the head is frozen too.
+        """
         super().train()
         if self.pretrained:
             for layer in layers_of(self.model):
                 layer.eval()
 
     def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
-        """Compute the head's outputs (n, n_out) for a random view of each sample."""
+        """Return the head's outputs (n, n_out) for `images`, or for random views of the images.
+
+        `rows` are the images' row numbers, whose names with `epoch` determine the views.
+        """
         seen = images
         if self.view is not None:
             with torch.no_grad():
@@ -243,7 +262,10 @@ class SupervisedState(TrainerState):
         return outputs
 
     def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        """Compute the mean cross-entropy or squared error of the head's outputs (n, n_out)."""
+        """Return the mean loss of `outputs` (n, n_out) against the true labels at `rows`.
+
+        The loss is the cross-entropy of classes, or the squared error of standardised numbers.
+        """
         values = self.values[rows.to(self.values.device, non_blocking=True)]
         if self.labels.n_classes is None:
             return mse_loss(outputs[:, 0], values)
@@ -252,9 +274,10 @@ class SupervisedState(TrainerState):
     def _outputs(
         self, rows: Sequence[int], after_batch: CheckStop | None = None, *, head: bool = True
     ) -> Tensor:
-        """Compute the head's outputs of samples that are not augmented.
+        """Return the head's outputs for samples at `rows`, not augmented, in evaluation mode.
 
-        If `head` is False, compute the encoder's features instead.
+        If `head` is False, the encoder's features are returned instead. `after_batch` is called
+        after each batch.
         """
         size = self.settings.batch_size
         batches = []
@@ -273,7 +296,10 @@ class SupervisedState(TrainerState):
         return torch.cat(outputs)
 
     def validation_loss(self, after_batch: CheckStop | None = None) -> float | None:
-        """Compute the loss on the validation rows, in evaluation mode; None without such rows."""
+        """Return the mean loss on the validation rows in evaluation mode; None without such rows.
+
+        A TrainingError is raised if the loss is not finite.
+        """
         rows = self.data.validation_rows
         if not len(rows):
             return None
@@ -285,7 +311,10 @@ class SupervisedState(TrainerState):
         return loss
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
-        """Copy the weights if the validation loss is the lowest so far in this training."""
+        """Copy the model's weights to `best` if validation loss `loss` is the lowest so far.
+
+        `epoch` is the epoch's number from 0, or -1 before training.
+        """
         if loss is None or (self.best is not None and not loss < self.best.loss):
             return
         weights = {}
@@ -294,22 +323,28 @@ class SupervisedState(TrainerState):
         self.best = BestEpoch(epoch + 1, loss, weights)
 
     def take_best(self) -> BestEpoch | None:
-        """Restore the weights of the epoch with the lowest validation loss, and return that epoch.
+        """Restore the model's weights of the epoch with the lowest validation loss.
 
-        The result is None if there are no validation rows.
+        That epoch is returned. Without validation rows, the weights stay, and the result is None.
         """
         if self.best is not None:
             self.model.load_state_dict(self.best.weights)
         return self.best
 
     def is_over(self, rows: Sequence[MetricsRow]) -> bool:
-        """Tell whether the validation loss has not fallen for `patience` epochs."""
+        """Tell whether the validation loss has not fallen for the settings' `patience` epochs.
+
+        `rows` are the metrics of all finished epochs.
+        """
         if self.patience is None or self.best is None:
             return False
         return len(rows) - self.best.epoch >= self.patience
 
     def predict(self, rows: Sequence[int], after_batch: CheckStop) -> npt.NDArray[np.float64]:
-        """Predict class probabilities (n, n_classes) or numbers (n,) of samples, without views."""
+        """Predict class probabilities (n, n_classes), or numbers (n,), of the samples at `rows`.
+
+        Samples are not augmented. A TrainingError is raised if a prediction is not finite.
+        """
         outputs = self._outputs(rows, after_batch).double()
         if not outputs.isfinite().all():
             raise TrainingError(
@@ -320,7 +355,7 @@ class SupervisedState(TrainerState):
         return outputs[:, 0].cpu().numpy() * self.scale[1] + self.scale[0]
 
     def state_dict(self) -> StateDict:
-        """Return the state of training and the best epoch's weights, for a checkpoint."""
+        """Return the state to save in a checkpoint, with the best epoch's weights as ``best``."""
         state = super().state_dict()
         state["best"] = None
         if self.best is not None:
@@ -328,7 +363,7 @@ class SupervisedState(TrainerState):
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore the state of training and the best epoch's weights from a checkpoint."""
+        """Set model, optimiser and the best epoch's weights to a checkpoint's `state`."""
         super().load_state_dict(state)
         best = cast(Any, state["best"])
         self.best = None
@@ -340,5 +375,5 @@ class SupervisedState(TrainerState):
 def _copy_rows(
     parameter: nn.Parameter, rows: slice | Tensor, values: npt.NDArray[np.float64]
 ) -> None:
-    """Overwrite selected rows of a weight or bias by the coefficients of a fitted linear model."""
+    """Overwrite `rows` of a head's weight or bias by `values`, coefficients of scikit-learn."""
     parameter[rows] = torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)

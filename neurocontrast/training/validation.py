@@ -115,7 +115,7 @@ def measure_contrast(state: ContrastiveState, *, after_batch: CheckStop) -> Metr
 
 
 def _side_of(*, has_validation: bool) -> str:
-    """Return ``val`` to begin metric names if there are validation samples, or else ``train``."""
+    """Return the prefix of metric names: ``val``, or ``train`` without validation samples."""
     if has_validation:
         return "val"
     return "train"
@@ -123,7 +123,10 @@ def _side_of(*, has_validation: bool) -> str:
 
 @dataclass(frozen=True)
 class _EmbeddedViews:
-    """Features and embeddings of both views of samples, on the CPU, with the mean loss."""
+    """Features and embeddings of two fixed views of the measured samples, with their mean loss.
+
+    `_embed_views` makes an instance after each epoch; tensors are on the CPU.
+    """
 
     loss: float
     features: torch.Tensor
@@ -135,7 +138,10 @@ class _EmbeddedViews:
 def _embed_views(
     state: ContrastiveState, rows: Sequence[int], *, after_batch: CheckStop
 ) -> _EmbeddedViews:
-    """Embed fixed random views of samples; BatchNorm uses each batch's statistics."""
+    """Embed two fixed random views of samples at `rows`, and compute the mean loss.
+
+    BatchNorm normalises by the statistics of each batch. `after_batch` is called after each batch.
+    """
     total = 0.0
     features_of_all = []
     z1_of_all = []
@@ -173,7 +179,10 @@ def _embed_views(
 def _refuse_infinite(
     state: ContrastiveState, rows: Sequence[int], embedded: _EmbeddedViews
 ) -> None:
-    """Raise an error for views or embeddings that are not finite, naming the samples."""
+    """Raise a TrainingError that names samples at `rows` whose embeddings are not finite.
+
+    Views that are not finite are refused before, by `ContrastiveState.refuse_views`.
+    """
     if state.views_total is not None and not state.views_total.isfinite():
         state.refuse_views(torch.as_tensor(rows), epoch=_VALIDATION_EPOCH)
     everything = torch.cat([embedded.features.flatten(1), embedded.z1, embedded.z2], dim=1)
@@ -194,7 +203,10 @@ def _refuse_infinite(
 
 
 def _spread_of(z1: torch.Tensor, z2: torch.Tensor) -> MetricsRow:
-    """Measure alignment of both views, and uniformity and effective rank of all embeddings."""
+    """Return alignment, uniformity and effective rank of embeddings `z1`, `z2` of two views.
+
+    Uniformity is the mean over the two views; the rank is that of both views' embeddings together.
+    """
     return {
         "alignment": alignment(z1, z2).item(),
         "uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
@@ -203,14 +215,20 @@ def _spread_of(z1: torch.Tensor, z2: torch.Tensor) -> MetricsRow:
 
 
 def _rank_of(embeddings: torch.Tensor, *, n_scans: int) -> float | None:
-    """Compute the effective rank; None for two scans or fewer, which always lie on a line."""
+    """Return the effective rank of embeddings or features; None for up to two scans.
+
+    The embeddings of two scans always lie on a line.
+    """
     if n_scans <= 2:
         return None
     return effective_rank(embeddings).item()
 
 
 def _some_training_rows(state: TrainerState, purpose: str, n: int) -> list[int]:
-    """Choose at most `n` training rows at random, always the same rows for a seed."""
+    """Choose at most `n` training rows at random, the same rows for a run's seed and a `purpose`.
+
+    The rows are returned sorted by position in the data's training rows.
+    """
     rows = np.asarray(state.data.training_rows)
     order = derive_generator(purpose, state.seed).permutation(len(rows))
     chosen: list[int] = rows[np.sort(order[:n])].tolist()
@@ -219,7 +237,10 @@ def _some_training_rows(state: TrainerState, purpose: str, n: int) -> list[int]:
 
 @dataclass(frozen=True)
 class NormStatistics:
-    """Number of training samples and batches on which BatchNorm statistics were re-estimated."""
+    """Number of training samples and batches from which `reestimate` took statistics.
+
+    The statistics are means and variances of batch normalisation.
+    """
 
     n_scans: int = 0
     n_batches: int = 0
@@ -250,7 +271,11 @@ def reestimate_model(state: ContrastiveState, *, after_batch: CheckStop) -> Json
 
 
 def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop) -> NormStatistics:
-    """Re-estimate a module's BatchNorm statistics on training samples without augmentation."""
+    """Set a module's BatchNorm statistics to averages over training samples without augmentation.
+
+    At most `MOST_SCANS_OF_STATISTICS` samples are read. Returned are the numbers of samples and
+    batches, 0 if the module has no BatchNorm.
+    """
     if not layers_of(module):
         return NormStatistics()
     rows = _some_training_rows(state, "batchnorm", MOST_SCANS_OF_STATISTICS)
@@ -268,7 +293,11 @@ def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop
 
 
 def _n_together(state: TrainerState) -> int:
-    """Return the number of samples to encode at once, so that memory stays within training's."""
+    """Return the number of samples to encode at once outside training steps.
+
+    The number is the batch size, or at most two micro-batches, so that memory stays within
+    training's.
+    """
     n_samples = state.settings.batch_size
     micro = state.settings.micro_batch_size
     if micro is None:
@@ -281,7 +310,8 @@ def measure_probe(state: ContrastiveState, *, after_batch: CheckStop) -> Metrics
     """Fit linear probes to features of training scans, and score predictions of validation scans.
 
     Features are computed as by a saved encoder: with re-estimated BatchNorm statistics, without
-    augmentation.
+    augmentation. Returned are scores by column of ``metrics.csv``; processes other than the first
+    get an empty dictionary.
     """
     data = state.data
     reestimate(state, state.model.encoder, after_batch=after_batch)
@@ -309,7 +339,10 @@ def measure_probe(state: ContrastiveState, *, after_batch: CheckStop) -> Metrics
 def _features_of(
     state: ContrastiveState, rows: Sequence[int], after_batch: CheckStop
 ) -> np.ndarray:
-    """Compute the features of dataset rows, (n_encoders, n, n_features), in evaluation mode."""
+    """Compute the features of samples at `rows` of the data, (n_encoders, n, n_features).
+
+    The result is a float64 array. `after_batch` is called after each batch.
+    """
     of_batches = []
     batches = even_batches(rows, _n_together(state))
     with state.processes.divided(batches) as shares, state.read(shares) as reading:
@@ -324,9 +357,10 @@ def _features_of(
 def _score(
     x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray
 ) -> MetricsRow:
-    """Fit ridge or logistic regression to training scans, and score the validation scans.
+    """Fit a linear probe to training scans' features, and score predictions of validation scans.
 
-    The score is R² for numbers and balanced accuracy for classes; None for too few scans or
+    Returned is {"r2": score} of ridge regression for labels that are floats, {"balanced_accuracy":
+    score} of logistic regression for others. The score is None with fewer than two scans or
     classes.
     """
     from sklearn.linear_model import LogisticRegression, RidgeCV
@@ -383,7 +417,11 @@ def collapse_of(row: MetricsRow) -> str | None:
 
 
 def collapse_warning(row: MetricsRow, previous: MetricsRow | None) -> str | None:
-    """Return a warning if embeddings collapsed in this epoch and not yet in the previous one."""
+    """Return a warning if embeddings collapsed in the epoch of `row`, but not in the one before.
+
+    `previous` are the metrics of the epoch before, or None. Without a new collapse, None is
+    returned.
+    """
     collapse = collapse_of(row)
     if collapse is None or (previous is not None and collapse_of(previous) is not None):
         return None

@@ -35,7 +35,7 @@ PATH_WITHIN = "path within"
 
 
 def attributes_of(value: object) -> dict[str, object] | None:
-    """Return an object's attributes by name, also ``__slots__``; None if the object has none."""
+    """Return attributes of `value` by name, also ``__slots__``; None for a class without any."""
     slots = [
         name
         for base in type(value).__mro__
@@ -60,9 +60,9 @@ def _slots_of(kind: type) -> Iterator[str]:
 
 
 def state_names(kind: type) -> frozenset[str]:
-    """Return the names of attributes that each call of a MONAI transform or reader overwrites.
+    """Return names of attributes that each call of a MONAI transform or reader overwrites.
 
-    Examples are a reader's last files and a random transform's last draws.
+    `kind` is the class. Examples are a reader's last files and a random transform's last draws.
     """
     names = {"_tracing"}  # whether a thread is traced
     if issubclass(kind, ImageReader):
@@ -74,9 +74,9 @@ def state_names(kind: type) -> frozenset[str]:
 
 
 def _names_drawn(kind: type) -> Iterator[str]:
-    """Yield names of attributes that a random transform assigns when drawing random numbers.
+    """Yield names of attributes that methods of class `kind` assign when drawing random numbers.
 
-    Parameters of the constructor are left out.
+    Parameters of the class's constructor are left out.
     """
     parameters = {
         name
@@ -94,7 +94,7 @@ def _names_drawn(kind: type) -> Iterator[str]:
 
 
 def is_absolute(text: str) -> bool:
-    """Tell whether a text is an absolute path of Linux, macOS or Windows to more than the root."""
+    """Tell whether `text` is an absolute path of Linux, macOS or Windows, below the root."""
     if text.startswith("/"):
         return text.strip("/") != ""
     path = PureWindowsPath(text)
@@ -102,7 +102,7 @@ def is_absolute(text: str) -> bool:
 
 
 def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
-    """Return a text as written, or a digest in its place if the text contains a path.
+    """Return `text` unchanged, or digests in its place if the text is or contains a file path.
 
     A path would make a description depend on one machine, and might name a person.
     """
@@ -120,7 +120,7 @@ def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
 
 
 def name_of_text(text: str) -> str:
-    """Return a mapping's key for a description of a transform: the text, or a path's digest."""
+    """Return `text`, a mapping's key, unchanged, or JSON of digests if the key contains a path."""
     description = describe_text(text)
     if description == text:
         return text
@@ -128,7 +128,7 @@ def name_of_text(text: str) -> str:
 
 
 def _expand_home(text: str) -> str:
-    """Return a path with ``~`` replaced by the home folder, unchanged if the user is unknown."""
+    """Return a path with ``~`` replaced by the home folder, or unchanged for an unknown user."""
     try:
         return str(Path(text).expanduser())
     except RuntimeError:
@@ -136,9 +136,9 @@ def _expand_home(text: str) -> str:
 
 
 def describe_path(text: str) -> dict[str, str]:
-    """Describe an absolute path by a digest of the file's content, or of the path without a file.
+    """Return a digest of the file at an absolute path, or of the path if there is no file.
 
-    A path itself would name a person or a machine.
+    The key of the result is ``file`` or ``path``. The path itself would name a person or a machine.
     """
     if not problem_of_place(text):
         status = Path(text).stat()
@@ -148,6 +148,10 @@ def describe_path(text: str) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _digest_of_version(path: str, n_bytes: int, modified_ns: int) -> str:
-    """Return the digest of a file's content, read once for each size and modification time."""
+    """Return the digest of the content of the file at `path`.
+
+    The result is cached by path, size and modification time, so that an unchanged file is read
+    once.
+    """
     del n_bytes, modified_ns
     return digest_of_file(path)

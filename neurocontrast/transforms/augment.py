@@ -37,7 +37,7 @@ class Span:
 
 
 def _ordered(limits: Pair) -> Pair:
-    """Refuse a range whose ends are swapped."""
+    """Return `limits`, a range [lowest, highest]; a ValueError refuses swapped ends."""
     low, high = limits
     if low > high:
         raise ValueError(
@@ -47,7 +47,7 @@ def _ordered(limits: Pair) -> Pair:
 
 
 def _distinct(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Refuse a list of axes that names one axis twice."""
+    """Return `axes`, the axes of a flip; a ValueError refuses a list that names one axis twice."""
     if len(set(axes)) != len(axes):
         raise ValueError(f"axes must be distinct. Got {list(axes)}.")
     return axes
@@ -70,7 +70,7 @@ class Replaceable(Settings):
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the names of settings without effect if a user gives transforms in Python."""
+        """Return the names of settings that have no effect if a user gives transforms in Python."""
         return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
 
     def with_given(self) -> Self:
@@ -80,7 +80,10 @@ class Replaceable(Settings):
 
     @model_serializer(mode="wrap")
     def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Serialise the settings, except fields that a user's own transforms replace."""
+        """Return the settings as a dictionary, without fields that a user's transforms replace.
+
+        Without a user's transforms, only the field ``transforms`` is left out.
+        """
         unread = self.replaced()
         if self.transforms is None:
             unread = ("transforms",)

@@ -23,9 +23,10 @@ image."""
 
 
 def batched(transform: Any, *, key: str) -> MakeViews | None:
-    """Return a function that makes views of whole batches; None for transforms of single images.
+    """Return a function that makes views of whole batches by `transform`, or None.
 
-    Whole batches need this package's operations on volumes under `key`, alone or in a `Compose`.
+    The function needs this package's operations on volumes under `key`, alone or in a `Compose`;
+    for any other transform the result is None, and views are made image by image.
     """
     chain = [transform]
     if type(transform) is Compose:
@@ -40,8 +41,9 @@ def batched(transform: Any, *, key: str) -> MakeViews | None:
 def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) -> Tensor:
     """Return a random view of each image (b, channels, D, H, W), as a new float32 tensor.
 
-    Random numbers of all samples are drawn at once; a sample's view is the same, bit for bit, in
-    any batch.
+    The transforms of `chain` are applied in order, with a seed for each image in `seeds`. Random
+    numbers of all samples are drawn at once; a sample's view is the same, bit for bit, in any
+    batch.
     """
     if images.ndim != 5 and chain:
         raise DataError(
@@ -64,7 +66,10 @@ def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) ->
 def _numbers(
     chain: Sequence[VolumeTransformd], seeds: Seeds, *, n_channels: int
 ) -> list[Drawn | None]:
-    """Draw random numbers for each transform of a list; None for a transform without randomness."""
+    """Draw the random numbers of each transform in `chain` for all samples, one seed a sample.
+
+    The list is in the order of the chain, with None for a transform without randomness.
+    """
     operations = [step for step in chain if isinstance(step, RandVolumed)]
     drawn = iter(draw_all(operations, seeds, n_channels=n_channels))
     numbers: list[Drawn | None] = []
@@ -77,7 +82,10 @@ def _numbers(
 
 
 def _portions(images: Tensor) -> Iterator[slice]:
-    """Yield slices of nearly equal size that divide a batch, each small enough for one call."""
+    """Yield slices that divide a batch of images, each with few enough voxels for one call.
+
+    Slices are of nearly equal size. The limit depends on the images' device.
+    """
     n_samples = len(images)
     most = _VOXELS_OF_A_GPU
     if images.device.type == "cpu":

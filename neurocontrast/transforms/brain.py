@@ -61,7 +61,10 @@ class MarkBraind(EachImage):
         self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Add the brain mask of an image to the image's dictionary."""
+        """Add to dictionary `item` the brain mask of the image under `key`, as ``mask_key``.
+
+        A DataError refuses an image that shows a whole head.
+        """
         affine = affine_of(item[key])
         present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
         litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
@@ -120,7 +123,10 @@ class KeepBraind(EachImage):
         self.erode_mm = erode_mm
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Set voxels outside the brain to 0, and replace the mask by the mask of kept voxels."""
+        """Set voxels outside the brain to 0 in the image under `key`, and renew its mask in `item`.
+
+        The mask becomes the mask of the kept voxels, of 0 and 1.
+        """
         voxels = voxels_of(item[key])
         affine = affine_of(item[key])
         name = name_of(item[key])
@@ -147,7 +153,7 @@ class KeepBraind(EachImage):
 
 
 def _check_one(transform: EachImage, mask_key: str) -> None:
-    """Refuse several image keys, or a mask that would overwrite the image."""
+    """Raise a ConfigError if `transform` has several image keys, or `mask_key` is one of them."""
     if len(transform.keys) != 1 or mask_key in transform.keys:
         raise ConfigError(
             f"{type(transform).__name__}: keys must be one image, and mask_key another item; "
@@ -156,7 +162,7 @@ def _check_one(transform: EachImage, mask_key: str) -> None:
 
 
 def fill_largest(mask: Mask) -> Mask:
-    """Return the largest face-connected component of a mask, with holes filled."""
+    """Return a mask of the largest face-connected component of `mask`, with holes filled."""
     filled = np.zeros_like(mask)
     for within in _bounds(mask):
         # A rim of one voxel: the surroundings of the piece are then one component, the first one.
@@ -186,5 +192,8 @@ def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
 
 
 def _bounds(mask: Mask) -> list[tuple[slice, ...]]:
-    """Return the smallest box around a mask as a list of slices, empty for an empty mask."""
+    """Return the smallest box that contains a mask, as slices along all axes, in a list.
+
+    The list is empty for an empty mask.
+    """
     return list(scipy.ndimage.find_objects(mask.view(np.uint8)))

@@ -27,7 +27,9 @@ _PATH_AS_TEXT = re.compile(r"\A\w*Path: \w*Path\((['\"])(.+)\1\)\Z", re.DOTALL)
 
 
 def is_same(stored: Description, current: Description) -> bool | None:
-    """Tell whether a stored description fits a transform; None if too little was stored.
+    """Tell whether `stored`, a transform's description in a file, equals the `current` description.
+
+    The result is None if too little was stored to tell.
 
     Versions before 2026-11-28 wrote absolute paths and the last files of readers, described partial
     functions and bound methods by class or name alone, and left out options of `Compose`, classes
@@ -44,7 +46,7 @@ def is_same(stored: Description, current: Description) -> bool | None:
 
 
 def _renewed(stored: Description) -> Description:
-    """Return a stored description as this version writes descriptions.
+    """Return a description `stored` by an earlier version in the form of this version.
 
     Absolute paths become digests; a reader's last files and lists of set fields are removed.
     """
@@ -65,7 +67,7 @@ def _renewed(stored: Description) -> Description:
 
 
 def _of_earlier_version(description: Description) -> Description:
-    """Reduce a new description to the less detailed form that earlier versions stored."""
+    """Return a description in the less detailed form that earlier versions stored in files."""
     if isinstance(description, list):
         return list(map(_of_earlier_version, description))
     if not isinstance(description, dict):
@@ -86,7 +88,11 @@ def _of_earlier_version(description: Description) -> Description:
 
 
 def differences_of(before: Description, after: Description, path: str = "") -> Iterator[str]:
-    """Yield the dotted names of attributes at which two descriptions of one object differ."""
+    """Yield the dotted names of attributes that differ between descriptions `before` and `after`.
+
+    Both describe one object, for instance before and after a call. `path` is the name of the object
+    that contains the attributes.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             below = f"{path}.{name}".removeprefix(".")
@@ -102,7 +108,7 @@ def differences_of(before: Description, after: Description, path: str = "") -> I
 
 
 def texts_of(description: Description) -> Iterator[str]:
-    """Yield every text within the description of a transform, including names of settings."""
+    """Yield every text within a transform's description: values that are text, and names."""
     if isinstance(description, dict):
         for name, item in description.items():
             yield name

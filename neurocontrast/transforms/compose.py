@@ -111,7 +111,11 @@ def load_volume(
 
 
 def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
-    """Return the transforms that load a scan, resample to the new grid and mask the brain."""
+    """Return the transforms that load a scan, resample to the grid and mask the brain.
+
+    `preprocessing` gives the grid, `key` is the dictionary key of the scan, and `mask_key` that of
+    the brain mask, which is made only if a setting needs one.
+    """
     spacing = preprocessing.spacing_mm
     shape = preprocessing.shape
     steps: list[Transform] = [
@@ -137,7 +141,10 @@ def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Trans
 
 
 def _to_intensities(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
-    """Return the transforms that normalise intensities as ``data.normalise`` asks."""
+    """Return the transforms that normalise an image's intensities as the preprocessing asks.
+
+    `key` is the dictionary key of the image, and `mask_key` that of the brain mask.
+    """
     match preprocessing.normalise:
         case "zscore":
             return [CheckVariesd(key), NormalizeIntensityd(key)]
@@ -189,7 +196,10 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
 def _operations(
     transforms: dict[str, Callable[..., RandVolumed]], settings: AugmentSettings, key: str
 ) -> list[RandVolumed]:
-    """Return the transforms of operations that are switched on, in the order of the settings."""
+    """Return a transform for each random operation of `settings` that is in `transforms` and on.
+
+    Transforms are in the order of the settings, and change volumes under `key`.
+    """
     operations = []
     for name, operation in settings:
         if name in transforms and operation is not None:

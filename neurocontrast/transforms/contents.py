@@ -15,7 +15,10 @@ _noted: ContextVar[dict[str, str] | None] = ContextVar("contents", default=None)
 def digest_of_voxels(
     voxels: npt.NDArray[np.float32], affine: npt.NDArray[np.float64] | None = None
 ) -> str:
-    """Return a digest of a volume (D, H, W), after reordering axes to RAS if an affine is given."""
+    """Return a digest of a volume's voxels (D, H, W), which recognises the same scan.
+
+    If an affine is given, axes are reordered to RAS first.
+    """
     if affine is not None:
         voxels = nib.apply_orientation(voxels, nib.io_orientation(affine))
     values = np.ascontiguousarray(voxels, dtype=np.float32) + np.float32(0)  # -0.0 is 0.0
@@ -26,7 +29,10 @@ def digest_of_voxels(
 
 @contextmanager
 def noting_contents() -> Iterator[dict[str, str]]:
-    """Collect the voxel digest of each file that `read_scan` reads while the context is open."""
+    """Yield a dictionary that fills with voxel digests by file path until the context ends.
+
+    Each file that `read_scan` reads within the context is added.
+    """
     contents: dict[str, str] = {}
     token = _noted.set(contents)
     try:
@@ -38,7 +44,7 @@ def noting_contents() -> Iterator[dict[str, str]]:
 def note_content(
     path: str, voxels: npt.NDArray[np.float32], affine: npt.NDArray[np.float64] | None
 ) -> None:
-    """Record the voxel digest of a file if a `noting_contents` context is open."""
+    """Add the digest of `voxels` by file `path` to the open `noting_contents` context, if any."""
     contents = _noted.get()
     if contents is not None:
         contents[path] = digest_of_voxels(voxels, affine)

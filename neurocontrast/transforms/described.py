@@ -39,7 +39,10 @@ class DescribedTransforms:
     """Shape of a transformed image, (C, D, H, W)."""
 
     def contract(self) -> dict[str, object]:
-        """Describe each transform, with the versions of MONAI and of this package's transforms."""
+        """Return the section ``preprocessing`` of ``encoder.json``: descriptions of the transforms.
+
+        The versions of MONAI and of this package's transforms, and the image shape, are keys too.
+        """
         versions = {"transform_version": TRANSFORM_VERSION, "monai": monai.__version__}
         descriptions = _describe_all(self.transforms)
         return {**versions, "image_shape": list(self.image_shape), "transforms": descriptions}
@@ -48,9 +51,9 @@ class DescribedTransforms:
     def from_contract(
         cls, contract: Mapping[str, object], transforms: Compose | None = None
     ) -> DescribedTransforms:
-        """Check transforms against the description in ``encoder.json``, and add its image shape.
+        """Return `transforms` with the image shape of a contract, the section in ``encoder.json``.
 
-        A DataError refuses transforms that differ from the description.
+        A DataError refuses transforms that differ from the contract's descriptions.
         """
         check_version(contract)
         shape = contract.get("image_shape")
@@ -61,20 +64,20 @@ class DescribedTransforms:
         return cls(_as_described(contract.get("transforms"), transforms), tuple(shape))
 
     def digest(self) -> str:
-        """Return a digest of the description, by which cached images are found."""
+        """Return a digest of the transforms' description, by which a cache finds their images."""
         settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
         return digest_of("transforms", *settings)
 
     def compose(self) -> Compose:
-        """Return the transforms as a `Compose`."""
+        """Return the user's transforms as the `Compose` that was given."""
         return self.transforms
 
 
 def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
-    """Apply a user's transforms to a scan, and check that a cache can recognise the transforms.
+    """Return the dictionary that a user's transforms make of a scan, checked for caching.
 
     A DataError refuses transforms whose description changes from call to call, or contains the
-    scan's path.
+    scan's path: a cache could not recognise them.
     """
     before = _describe_all(transforms)
     item = apply(transforms, {"image": scan})
@@ -96,17 +99,23 @@ def apply_described(transforms: Compose, scan: ScanFiles) -> dict[str, object]:
 
 
 def _is_length(value: object) -> bool:
-    """Tell whether a stored value is a whole number above 0, as a number of voxels must be."""
+    """Tell whether a value stored in ``encoder.json`` is a whole number above 0.
+
+    The lengths of an image's axes must be such numbers.
+    """
     return type(value) is int and value > 0
 
 
 def _describe_all(transforms: Compose) -> list[Description]:
-    """Describe each transform of a `Compose`."""
+    """Return the description of each transform in a `Compose`, in order, nested ones included."""
     return list(map(describe, transforms.flatten().transforms))
 
 
 def _as_described(described: Any, transforms: Compose | None) -> Compose:
-    """Return a user's transforms if they fit descriptions in ``encoder.json``; refuse others."""
+    """Return a user's `transforms` if they fit `described`, the descriptions in ``encoder.json``.
+
+    A DataError refuses other transforms, None, and descriptions that are no list.
+    """
     if not isinstance(described, list):
         raise DataError(
             "preprocessing contract: transforms must be a list of descriptions, found "
@@ -123,7 +132,7 @@ def _as_described(described: Any, transforms: Compose | None) -> Compose:
 
 
 def _class_of(description: Any) -> str:
-    """Return the class name in a stored description, for messages."""
+    """Return the class name in the stored description of one transform, for messages."""
     if isinstance(description, dict):
         return str(description.get("class", description.get("method")))
     return str(description)
@@ -132,7 +141,11 @@ def _class_of(description: Any) -> str:
 def _check_same(
     names: Sequence[str], stored: Sequence[Any], current: Sequence[Description]
 ) -> None:
-    """Refuse transforms other than the encoder's; warn if too little is stored to compare."""
+    """Raise a DataError if `current` descriptions of transforms differ from `stored` ones.
+
+    `names` are class names of the stored transforms. A warning names transforms of which too little
+    is stored to compare.
+    """
     problem = ""
     if len(current) != len(stored):
         problem = f"{len(current)} transforms"

@@ -94,7 +94,11 @@ def describe(value: object, position: Position = _OUTSIDE) -> Description:
 
 @singledispatch
 def _describe(value: object, position: Position) -> Description:
-    """Describe an object of any class by attributes, or by the arguments that pickle stores."""
+    """Return the description of an object without a rule for its class.
+
+    This is by the arguments that pickle stores if the class defines pickling, or else by
+    attributes. Functions and images of nibabel have rules of their own.
+    """
     if isinstance(value, np.ufunc):
         return name_of_ufunc(value, position)
     if isinstance(value, ROUTINES):
@@ -236,7 +240,11 @@ def _describe_set(value: set[object], position: Position) -> Description:
 
 
 def _with_class(value: object, items: Description, position: Position) -> Description:
-    """Add class and attributes to the description of a list, dict or set of a derived class."""
+    """Return `items`, the description of a container, with class and attributes of `value`.
+
+    These are added if `value` is of a class derived from list, dict or set, for example; a plain
+    container's items are returned unchanged.
+    """
     kind = type(value)
     if kind in _PLAIN_CONTAINERS or not isinstance(value, _PLAIN_CONTAINERS):
         return items
@@ -250,7 +258,10 @@ def _with_class(value: object, items: Description, position: Position) -> Descri
 def _describe_named(
     values: Mapping[str, object], inside: Position, left_out: Collection[str] = ()
 ) -> dict[str, Description]:
-    """Describe attributes in alphabetical order, so that equal settings give equal descriptions."""
+    """Return the descriptions of attribute `values` by name, in alphabetical order.
+
+    Equal settings so give equal descriptions. Names in `left_out` are skipped.
+    """
     description: dict[str, Description] = {}
     for name in sorted(values.keys() - set(left_out)):
         description[name] = describe(values[name], inside.at(name))
@@ -306,7 +317,10 @@ for _generator in _GENERATORS:
 
 
 def _describe_routine(value: object, position: Position) -> Description:
-    """Describe a function by qualified name, and a bound method by name and object."""
+    """Return the description of a function: its qualified name.
+
+    A bound method is described by name and by its object.
+    """
     name = name_of(value, position)
     owner = getattr(value, "__self__", None)
     if owner is None or isinstance(owner, ModuleType):
@@ -322,7 +336,10 @@ def _describe_routine(value: object, position: Position) -> Description:
 
 
 def _describe_image(value: object, position: Position) -> Description:
-    """Describe a nibabel image by voxels and affine, because its attributes contain file names."""
+    """Return the description of a nibabel image: class, voxels and affine.
+
+    Other attributes contain file names.
+    """
     return {
         "class": name_of(type(value), position),
         "voxels": describe(np.asarray(value.dataobj), position),  # type: ignore[attr-defined]
@@ -331,7 +348,11 @@ def _describe_image(value: object, position: Position) -> Description:
 
 
 def _describe_pickled(value: object, position: Position) -> Description:
-    """Describe an object whose class defines pickling, by the arguments pickle would store."""
+    """Return the description of an object whose class defines pickling.
+
+    The description consists of the arguments and the state that pickle would store. A class that
+    cannot be pickled is refused.
+    """
     kind = type(value)
     try:
         recipe = value.__reduce_ex__(4)
@@ -359,9 +380,10 @@ def _describe_pickled(value: object, position: Position) -> Description:
 
 
 def _describe_global(value: object, name: str, position: Position) -> Description:
-    """Describe an object that pickle stores as a name in a module, such as a decorated function.
+    """Return the description of an object that pickle stores as `name` in a module.
 
-    The description is this name, or else that of the object in ``__wrapped__``.
+    The description is this name, or else that of the object in ``__wrapped__``, as for a decorated
+    function.
     """
     kind = type(value)
     for module in (getattr(value, "__module__", None), kind.__module__):
@@ -375,7 +397,11 @@ def _describe_global(value: object, name: str, position: Position) -> Descriptio
 
 
 def _describe_attributes(value: object, position: Position) -> Description:
-    """Describe an object by its attributes, except attributes that each call changes."""
+    """Return the description of an object by class and attributes.
+
+    Attributes that each call of a transform or reader changes are left out, and attributes that the
+    class's own ``__getstate__`` leaves out.
+    """
     kind = type(value)
     attributes = attributes_of(value)
     if attributes is None:
@@ -393,7 +419,7 @@ def _describe_attributes(value: object, position: Position) -> Description:
 
 
 def _key_of(key: object, position: Position) -> str:
-    """Return a mapping's key as text, for a JSON description."""
+    """Return a mapping's `key` as text, which JSON needs, for the mapping's description."""
     if isinstance(key, str):
         return name_of_text(key)
     says_all = not isinstance(key, tuple) or all(map(is_plain, key))

@@ -36,12 +36,15 @@ class ScanHeader:
 
     @property
     def other_warnings(self) -> tuple[str, ...]:
-        """Warnings about the header, except the `disagreement` of sform and qform."""
+        """Warnings about the scan's header, except the `disagreement` of sform and qform."""
         return tuple(warning for warning in self.warnings if warning != self.disagreement)
 
 
 def geometry_of(name: str, header: Any) -> ScanHeader:
-    """Return a scan's geometry with axes in RAS order; a DataError refuses an impossible header."""
+    """Return a scan's geometry in RAS order, from `header`; a DataError refuses impossible values.
+
+    `name` is the scan's file name for messages.
+    """
     check_kind(name, header.get_data_dtype())
     shape = check_shape(name, header.get_data_shape())
     affine = header.get_best_affine()
@@ -71,14 +74,18 @@ def geometry_of(name: str, header: Any) -> ScanHeader:
 
 
 def _has_no_orientation(header: Any) -> bool:
-    """Tell whether neither the sform nor the qform of a header is valid."""
+    """Tell whether the codes of sform and qform in `header` are both 0, so neither is valid."""
     return int(header["sform_code"]) == 0 and int(header["qform_code"]) == 0
 
 
 def _doubts(
     header: Any, directions: npt.NDArray[Any], disagreement: Disagreement
 ) -> tuple[str, ...]:
-    """Return warnings about a missing orientation, differing sform and qform, and tilted axes."""
+    """Return warnings about a scan's orientation, as sentences for the user.
+
+    Doubtful are a missing orientation, differing sform and qform (`disagreement`), and axes that
+    are tilted against the scanner's by `directions`.
+    """
     warnings = []
     if _has_no_orientation(header):
         warnings.append(
@@ -94,7 +101,10 @@ def _doubts(
 
 
 def check_kind(name: str, dtype: Any) -> None:
-    """Refuse an image whose voxels are not real numbers, such as RGB or complex values."""
+    """Raise a DataError for scan `name` if `dtype` of its voxels is not of real numbers.
+
+    RGB and complex values are examples.
+    """
     if np.dtype(dtype).kind not in "buif":
         raise DataError(
             f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel."
@@ -102,7 +112,11 @@ def check_kind(name: str, dtype: Any) -> None:
 
 
 def check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a volume without axes of length 1; refuse all but three further axes."""
+    """Return the shape of a volume without outer axes of length 1.
+
+    A DataError, which names scan `name`, refuses all but three further axes of at least
+    `N_VOXELS_MIN` voxels.
+    """
     lengths = list(shape)
     while len(lengths) > 3 and lengths[-1] == 1:
         lengths.pop()

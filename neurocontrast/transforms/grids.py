@@ -53,9 +53,10 @@ class Grid:
 def preprocessed_grid(
     scan: str | os.PathLike[str] | Sequence[str], preprocessing: Preprocessing
 ) -> Grid:
-    """Return the voxel grid of a scan after preprocessing, from the header of the first channel.
+    """Return the voxel grid of `scan` after preprocessing, computed from the scan's header.
 
-    A ``.npy`` array has no header, so the array's centre becomes the origin.
+    Of several channels, the first one's header is read. A ``.npy`` array has no header, so the
+    array's centre becomes the origin.
     """
     header = read_scan_header(files_of(scan)[0])
     stored_mm = header.spacing_mm or (preprocessing.spacing_mm or 1.0,) * 3
@@ -111,7 +112,7 @@ def grid_affine(
 
 
 def is_same_spacing(spacing_mm: Sequence[float], second_mm: Sequence[float]) -> bool:
-    """Tell whether voxel sizes differ by less than the share `SAME_SPACING` along each axis."""
+    """Tell whether two lists of voxel sizes are equal along each axis, within `SAME_SPACING`."""
     return bool(np.allclose(spacing_mm, second_mm, rtol=SAME_SPACING, atol=0))
 
 
@@ -153,7 +154,7 @@ class CheckFieldOfViewd(EachImage):
         self.spacing_mm = spacing_mm
 
     def made_of(self, image: Any) -> Any:
-        """Return the image unchanged, after checking its field of view."""
+        """Return `image` unchanged if its field of view fits the grid; raise a DataError if not."""
         affine = affine_of(image)
         # Box and axes are compared along the axes of the patient.
         axes = np.argsort(nib.io_orientation(affine)[:, 0])
@@ -172,7 +173,11 @@ class CheckFieldOfViewd(EachImage):
         box_mm: npt.NDArray[Any],
         name: str,
     ) -> None:
-        """Refuse a channel that would fill too little of the new grid, or be cropped too much."""
+        """Raise a DataError if a channel would fill too little of the grid, or be cropped too much.
+
+        `own_mm` are voxel sizes of the scan `name`, and `box_mm` the lengths of the new grid's
+        axes.
+        """
         extent = np.array(voxels.shape) * own_mm
         extents = (
             f"{name}: the scan covers {times(extent.round())} mm and the box of "
@@ -242,7 +247,10 @@ def resample(
 
 
 def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
-    """Return the sparse interpolation matrix (n_target, n) of one axis; rows out of view are 0."""
+    """Return the sparse matrix (n_target, n) that interpolates n voxels of an axis to n_target.
+
+    `ratio` is the new voxel size as a multiple of the old. Rows of new voxels out of view are 0.
+    """
     centre = (np.arange(n_target) - (n_target - 1) / 2) * ratio + (n - 1) / 2
     # A voxel averages over its width: over 1 in the scan, and over `ratio` in the target. A window
     # of this width adds the missing variance, and nothing on a finer grid.
@@ -266,7 +274,7 @@ def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
 
 
 def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Integrate the linear interpolation kernel max(0, 1 - |u|) from -1 to `upper`."""
+    """Return the integral of the linear interpolation kernel max(0, 1 - |u|) from -1 to `upper`."""
     inside = np.clip(upper, -1, 1)
     return 0.5 + inside - np.sign(inside) * inside**2 / 2
 
@@ -350,7 +358,7 @@ class ResampleByAread(EachImage):
             self.axcodes = axcodes.upper()
 
     def made_of(self, image: Any) -> Any:
-        """Return the image resampled to the new grid."""
+        """Return `image` resampled to the transform's voxel size, shape and directions of axes."""
         voxels = voxels_of(image)
         affine = affine_of(image)
         channels = list(np.asarray(voxels, dtype=np.float32))
@@ -377,14 +385,14 @@ class ResampleByAread(EachImage):
         return image_like(image, np.ascontiguousarray(np.stack(resampled)), new_affine)
 
     def _background_of(self, channel: Volume) -> float:
-        """Return the value for new voxels that lie outside the field of view of a channel."""
+        """Return the value for new voxels that lie outside the field of view of `channel`."""
         if self.background == "corners":
             return corner_median(channel)
         return float(self.background)
 
 
 def _names_axes(axcodes: str) -> bool:
-    """Tell whether three letters name each anatomical axis once, as RAS does."""
+    """Tell whether `axcodes`, such as RAS, has three letters for the three anatomical axes."""
     axes = sorted(_WAYS.find(way) // 2 for way in axcodes.upper())
     return axes == [0, 1, 2]
 
@@ -392,7 +400,10 @@ def _names_axes(axcodes: str) -> bool:
 def _covering_shape(
     source: Sequence[int], source_mm: Sequence[float], spacing_mm: Sequence[float]
 ) -> tuple[int, ...]:
-    """Return the shape of a grid of another voxel size that covers the same field of view."""
+    """Return the shape of a grid of voxel size `spacing_mm` that covers a scan's field of view.
+
+    The scan has the shape `source` and the voxel size `source_mm`.
+    """
     shape = []
     for n, old, new in zip(source, source_mm, spacing_mm, strict=True):
         shape.append(max(1, round(n * old / new)))

@@ -45,7 +45,7 @@ class Disagreement:
 
     @property
     def problem(self) -> str:
-        """Text of the differences if they are grave, else empty."""
+        """Text of the differences between sform and qform if they are grave, or else ""."""
         if not self.is_grave:
             return ""
         return str(self)
@@ -53,13 +53,13 @@ class Disagreement:
 
 @dataclass
 class _Comparison:
-    """Differences of sform and qform collected so far."""
+    """Differences between a header's sform and qform, collected one by one to a `Disagreement`."""
 
     differences: list[str] = field(default_factory=list)
     is_grave: bool = False
 
     def add(self, text: str, size: float, *, named: float, grave: float) -> None:
-        """Record a difference larger than `named`; mark all as grave if larger than `grave`."""
+        """Append `text`, a difference, if its `size` is above `named`; as grave above `grave`."""
         if size > named:
             self.differences.append(text)
         if size > grave:
@@ -92,7 +92,7 @@ def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
 
 
 def _difference(sform: Affine, qform: Affine, shape: Sequence[int]) -> Disagreement:
-    """Describe all differences between the sform and the qform of one image."""
+    """Return all differences between the sform and the qform of an image of the given shape."""
     comparison = _Comparison()
     sizes_s = voxel_sizes(sform)
     sizes_q = voxel_sizes(qform)
@@ -143,7 +143,10 @@ def _compare_sizes(
 def _compare_places(
     sform: Affine, qform: Affine, shape: Sequence[int], comparison: _Comparison, *, named: float
 ) -> None:
-    """Record the shift between sform and qform; a shift by a voxel at any corner is grave."""
+    """Record in `comparison` how far apart sform and qform place the image, if beyond `named`.
+
+    `named` is in voxels. A shift by a voxel at any corner of the image is grave.
+    """
     voxel = float(voxel_sizes(sform).min())
     shifts = []
     for anchor, position in {
@@ -173,13 +176,19 @@ def _position(point: npt.NDArray[np.float64]) -> str:
 
 
 def _rotation(directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the rotation nearest to the axis directions of an affine, which may be sheared."""
+    """Return the rotation or reflection nearest to axis `directions`, which may be sheared.
+
+    Both are matrices (3, 3).
+    """
     left, _, right = np.linalg.svd(directions)
     return np.asarray(left @ right)
 
 
 def _exchange(relative: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the permutation and flips of axes that is nearest to an orthogonal matrix."""
+    """Return the permutation and flips of axes nearest to `relative`, an orthogonal matrix.
+
+    The result is a matrix (3, 3) of 0, 1 and -1.
+    """
     affine = np.eye(4)
     affine[:3, :3] = relative
     exchange = np.zeros((3, 3))
@@ -189,7 +198,7 @@ def _exchange(relative: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _angle(rotation: npt.NDArray[np.float64]) -> float:
-    """Return the angle of a rotation matrix in degrees, accurate also near 0."""
+    """Return the angle in degrees by which a rotation matrix turns, accurate also near 0."""
     skew = rotation - rotation.T
     sine = float(np.linalg.norm([skew[2, 1], skew[0, 2], skew[1, 0]])) / 2
     cosine = (float(np.trace(rotation)) - 1) / 2
@@ -197,12 +206,18 @@ def _angle(rotation: npt.NDArray[np.float64]) -> float:
 
 
 def tilt_of(directions: npt.NDArray[np.float64]) -> float:
-    """Return the largest angle in degrees between an image axis and the nearest scanner axis."""
+    """Return the largest angle in degrees between an image axis and its nearest scanner axis.
+
+    `directions` are the image axes, as columns of unit length (3, 3).
+    """
     nearest = np.abs(directions).max(axis=0).min()
     return float(np.degrees(np.arccos(np.clip(nearest, 0, 1))))
 
 
 def _shear(directions: npt.NDArray[np.float64]) -> float:
-    """Return the largest deviation of two axes from a right angle, in degrees."""
+    """Return the largest deviation of two image axes from a right angle, in degrees.
+
+    `directions` are the axes, as columns of unit length (3, 3).
+    """
     cosines = directions.T @ directions - np.eye(3)
     return float(np.degrees(np.arcsin(np.clip(np.abs(cosines).max(), 0, 1))))

@@ -24,25 +24,25 @@ class EachImage(MapTransform):
     """
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return a copy of the dictionary with the images under the keys changed."""
+        """Return a copy of dictionary `data` with the images under the transform's keys changed."""
         item = dict(data)
         for key in self.key_iterator(item):
             self.change_item(item, key)
         return item
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace the image under a key by the changed image, in place."""
+        """Replace the image under `key` in dictionary `item` by the result of `made_of`."""
         item[key] = self.made_of(item[key])
 
     def made_of(self, image: Any) -> Any:
-        """Return the changed image; a subclass defines the change."""
+        """Return the changed image for `image`; a subclass defines the change."""
         raise NotImplementedError
 
 
 def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
-    """Apply the transforms of a `Compose` from number `start` on.
+    """Return the dictionary that the transforms of a `Compose` make of `item`.
 
-    If a transform fails, a DataError names the scan.
+    Transforms are applied from number `start` on. If a transform fails, a DataError names the scan.
     """
     try:
         transformed: dict[str, Any] = compose(item, start=start)
@@ -110,7 +110,7 @@ def affine_of(image: Any) -> npt.NDArray[np.float64]:
 
 
 def spacing_of(affine: npt.NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return the voxel size along each axis of an affine, in millimetres."""
+    """Return the voxel size in millimetres along each axis of the grid of `affine`, as a tuple."""
     first, second, third = map(float, voxel_sizes(affine))
     return first, second, third
 
@@ -129,7 +129,7 @@ def corner_median(voxels: npt.NDArray[Any]) -> float:
 
 
 def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return the affine of a grid whose centre lies at the origin."""
+    """Return the affine of a grid of given shape and voxel size, with its centre at the origin."""
     affine = np.diag([*spacing_mm, 1.0])
     affine[:3, 3] = [-(n - 1) / 2 * step for n, step in zip(shape, spacing_mm, strict=True)]
     return affine
@@ -138,11 +138,14 @@ def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np
 def corners_apart(
     shape: Sequence[int], affine: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
 ) -> float:
-    """Return the largest coordinate difference in mm between a grid's corners under two affines."""
+    """Return how far the corners of a grid lie apart under two affines, in mm.
+
+    The result is the largest difference in any coordinate of any corner.
+    """
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     return float(np.abs(corners @ (affine - other).T).max())
 
 
 def times(lengths: Any) -> str:
-    """Return lengths joined by multiplication signs for messages: "121 × 145 × 121"."""
+    """Return `lengths` as text for messages, joined by multiplication signs: "121 × 145 × 121"."""
     return " × ".join(f"{length:g}" for length in lengths)

@@ -106,7 +106,10 @@ class LoadScand(EachImage):
         self.n_channels = n_channels
 
     def made_of(self, image: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
-        """Load the image of one file, or of several files, one for each channel."""
+        """Return the image loaded from one file, or from several files, one for each channel.
+
+        `image` is a path, or a list of paths.
+        """
         files = files_of(image)
         if self.n_channels not in (None, len(files)):
             raise DataError(
@@ -126,7 +129,10 @@ class LoadScand(EachImage):
         return to_image(voxels, affine, name=", ".join(files))
 
     def _channel(self, path: str, first: str, of_first: Scan) -> npt.NDArray[np.float32]:
-        """Load the voxels of a second or later channel; refuse another grid than the first's."""
+        """Return the voxels of the file at `path`, a second or later channel of a scan.
+
+        A DataError refuses another grid than that of the first channel, `of_first`.
+        """
         scan = read_scan(path)
         if scan.voxels.shape != of_first.voxels.shape:
             raise DataError(
@@ -152,7 +158,10 @@ class Scan:
 
 
 def read_scan(path: str | os.PathLike[str]) -> Scan:
-    """Read a NIfTI, FreeSurfer or ``.npy`` volume; a DataError names an unusable file."""
+    """Return the voxels and the affine in a NIfTI, FreeSurfer or ``.npy`` file as a `Scan`.
+
+    A DataError names an unusable file.
+    """
     name = os.fspath(path)
     with _naming(name):
         if _is_array(name):
@@ -172,7 +181,7 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
 
 
 def content_of_scan(path: str | os.PathLike[str]) -> str:
-    """Return the digest of a scan's voxels, or an empty text for an unusable file."""
+    """Return the digest of the voxels in a scan's file, or "" for an unusable file."""
     try:
         scan = read_scan(path)
     except DataError:
@@ -204,7 +213,10 @@ def is_scan(path: str | os.PathLike[str]) -> bool:
 
 
 def scans_below(folder: str | os.PathLike[str]) -> list[Path]:
-    """List the NIfTI and FreeSurfer files in a folder and all subfolders, without hidden ones."""
+    """List the paths of NIfTI and FreeSurfer files in `folder` and all subfolders, sorted.
+
+    Hidden files and folders are skipped. A DataError refuses a folder without scans.
+    """
     root = Path(folder)
     scans = []
     for path in sorted(root.rglob("*")):
@@ -230,7 +242,7 @@ def _is_freesurfer(name: str) -> bool:
 
 
 def _kind_of(name: str) -> str:
-    """Return the file format that a file name tells, in words for messages."""
+    """Return the format of file `name` by its ending, in words for messages."""
     if _is_array(name):
         return "array"
     if _is_freesurfer(name):
@@ -240,7 +252,7 @@ def _kind_of(name: str) -> str:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Turn any error while reading a file into a DataError that names the file."""
+    """Turn any error within the context into a DataError that names file `name` and the cause."""
     try:
         check_content(name)
         yield
@@ -263,7 +275,10 @@ def _naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def _content(name: str) -> Iterator[tuple[Any, bool]]:
-    """Open a file, decompressing gzip, and tell whether the content is compressed."""
+    """Yield the content of file `name` as an open stream, with gzip decompressed.
+
+    A boolean is yielded too, True if the file is compressed.
+    """
     with open(name, "rb") as stream:
         is_packed = stream.read(2) == b"\x1f\x8b"
         stream.seek(0)
@@ -274,7 +289,10 @@ def _content(name: str) -> Iterator[tuple[Any, bool]]:
 
 
 def _start(name: str, stream: Any) -> tuple[Any, Any, bytes]:
-    """Read the header of an image file; return nibabel's image class, the header and raw bytes."""
+    """Read the header from `stream`, the content of image file `name`.
+
+    Returned are nibabel's image class for the format, the header, and the bytes read.
+    """
     start: bytes = stream.read(_N_HEADER_BYTES)
     if not start:
         raise DataError(f"{name}: the file is empty (0 bytes).")
@@ -288,7 +306,7 @@ def _start(name: str, stream: Any) -> tuple[Any, Any, bytes]:
 
 
 def _image(name: str) -> Any:
-    """Read a file as a nibabel image, whose voxels are in memory but not yet scaled."""
+    """Read file `name` as a nibabel image, whose voxels are in memory but not yet scaled."""
     with _content(name) as (stream, _):
         image_type, header, start = _start(name, stream)
         n_bytes = _n_bytes(name, header)
@@ -308,7 +326,10 @@ def _image(name: str) -> Any:
 
 
 def _n_bytes(name: str, header: Any) -> int:
-    """Return the size in bytes that a header announces, decompressed; refuse an impossible size."""
+    """Return the size in bytes, decompressed, that the `header` of file `name` announces.
+
+    A DataError refuses an impossible size.
+    """
     n_voxels = math.prod(map(int, header.get_data_shape()))
     n_bytes = n_voxels * header.get_data_dtype().itemsize + int(header.get_data_offset())
     if not 0 <= n_bytes <= _N_IMAGE_BYTES:
@@ -320,7 +341,7 @@ def _n_bytes(name: str, header: Any) -> int:
 
 
 def _check_length(name: str, n_expected: int, n_found: int) -> None:
-    """Refuse a truncated file, which has fewer bytes than the header announces."""
+    """Raise a DataError for a truncated file `name`, with fewer bytes than its header announces."""
     if n_found < n_expected:
         raise DataError(
             f"{name}: the image is truncated: {n_expected} bytes are expected and {n_found} are "
@@ -329,7 +350,7 @@ def _check_length(name: str, n_expected: int, n_found: int) -> None:
 
 
 def _check_voxels(name: str, voxels: npt.NDArray[np.float32]) -> None:
-    """Refuse voxels that are not finite, or that all have one value."""
+    """Raise a DataError if `voxels` of file `name` are not finite, or all have one value."""
     low = float(voxels.min())
     high = float(voxels.max())
     if not (np.isfinite(low) and np.isfinite(high)):

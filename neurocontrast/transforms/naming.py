@@ -37,15 +37,15 @@ class Position:
     around: tuple[int, ...] = ()
 
     def within(self, value: object) -> Position:
-        """Return the same path, with `value` added to the enclosing objects."""
+        """Return this position with `value` added to the objects that enclose the next value."""
         return replace(self, around=(*self.around, id(value)))
 
     def at(self, name: str) -> Position:
-        """Return the path extended by the name of an attribute or item."""
+        """Return this position with the path extended by `name` of an attribute or item."""
         return replace(self, names=(*self.names, name))
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise a DataError with the path of a value that cannot be described."""
+        """Raise a DataError with `problem`, after the path of the value that is not described."""
         path = ".".join(self.names)
         if path:
             problem = f"{path}: {problem}"
@@ -53,12 +53,12 @@ class Position:
 
 
 def typed_key(key: object) -> str:
-    """Return a mapping's key together with its type, to tell the keys 1 and "1" apart."""
+    """Return a mapping's `key` as text together with its type, to tell keys 1 and "1" apart."""
     return f"{type(key).__name__}: {key!r}"
 
 
 def object_of(module: str | None, name: str) -> object:
-    """Return the object of a dotted name in an imported module; None if there is none."""
+    """Return the object of dotted `name` in an imported `module`; None if there is none."""
     value: object = sys.modules.get(module or "")
     for attribute in name.split("."):
         value = getattr(value, attribute, None)
@@ -68,7 +68,10 @@ def object_of(module: str | None, name: str) -> object:
 def state_by_class(
     value: object, attributes: Mapping[str, object], position: Position
 ) -> Mapping[str, object]:
-    """Return an object's state by name, as the ``__getstate__`` of its class reports the state."""
+    """Return the state of object `value`, by name, as its own ``__getstate__`` reports the state.
+
+    If the state is no mapping, `attributes` of the object are returned in its place.
+    """
     try:
         state = value.__getstate__()
     except Exception:  # the class's own code, which may raise anything
@@ -79,7 +82,7 @@ def state_by_class(
 
 
 def no_description(kind: type) -> str:
-    """Return the error message for an object whose class cannot be described."""
+    """Return the error message for an object whose class `kind` cannot be described."""
     return (
         f"a {kind.__name__} has no description, so that a cache could not tell it from another. "
         "Keep numbers, text, arrays or objects of a module's class in its place."
@@ -87,14 +90,14 @@ def no_description(kind: type) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Tell whether ``str`` describes a value fully: a number, None, or a text without a path."""
+    """Tell whether ``str`` describes `value` fully: a number, None, or a text without a path."""
     if isinstance(value, str):
         return name_of_text(value) == value
     return value is None or isinstance(value, bool | int | float)
 
 
 def name_of_ufunc(value: np.ufunc, position: Position) -> str:
-    """Return the name of a ufunc of numpy or scipy; refuse a ufunc that a user defined."""
+    """Return the name of a ufunc of numpy or scipy for a description; refuse a user's own ufunc."""
     of_numpy = getattr(np, value.__name__, None)
     of_scipy = getattr(special, value.__name__, None)
     if value is not of_numpy and value is not of_scipy:
@@ -107,7 +110,10 @@ def name_of_ufunc(value: np.ufunc, position: Position) -> str:
 
 
 def name_of(value: object, position: Position) -> str:
-    """Return the qualified name of a class or function; refuse lambdas and local functions."""
+    """Return the qualified name of a class or function, with its module, for a description.
+
+    A DataError refuses lambdas, local functions and closures.
+    """
     qualified = getattr(value, "__qualname__", type(value).__name__)
     name = f"{getattr(value, '__module__', '')}.{qualified}"
     if "<" in name or _hides_values(value):
@@ -120,12 +126,15 @@ def name_of(value: object, position: Position) -> str:
 
 
 def _hides_values(value: object) -> bool:
-    """Tell whether a function is a closure, whose captured values no name describes."""
+    """Tell whether `value` is a closure, a function with captured values that no name describes."""
     if not isinstance(value, types.FunctionType) or value.__closure__ is None:
         return False
     return object_of(value.__module__, value.__qualname__) is not value
 
 
 def is_usual_maker(maker: object, kind: type) -> bool:
-    """Tell whether pickle would create an object by calling its class or a standard function."""
+    """Tell whether pickle makes an object by calling its class `kind`, or a standard function.
+
+    `maker` is the function that pickle would call.
+    """
     return maker is kind or getattr(maker, "__module__", None) in _MODULES_OF_PICKLE

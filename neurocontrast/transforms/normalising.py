@@ -55,7 +55,10 @@ class CheckVariesd(EachImage):
         self.nonzero = nonzero
 
     def made_of(self, image: Any) -> Any:
-        """Return the image unchanged, after checking that intensities vary."""
+        """Return `image` unchanged if its intensities vary; raise a DataError if not.
+
+        Intensities that are too small or too large to be squared in float32 are refused too.
+        """
         voxels = voxels_of(image)
         must_vary = [voxels]
         if self.nonzero:
@@ -73,7 +76,7 @@ class CheckVariesd(EachImage):
 
 
 def _nothing_varies(image: Any) -> DataError:
-    """Return the error for an image of one intensity."""
+    """Return the DataError to raise for an image of one intensity, with the image's file name."""
     shape = times(voxels_of(image).shape[1:])
     return DataError(
         f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre."
@@ -122,7 +125,10 @@ class ScaleByBrainPercentilesd(EachImage):
         self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace the image by the image with scaled and clipped intensities."""
+        """Replace the image under `key` in dictionary `item` by the scaled and clipped image.
+
+        Only brain voxels are scaled. A DataError refuses a channel whose brain has one intensity.
+        """
         voxels = np.array(voxels_of(item[key]), dtype=np.float32)
         for channel in voxels:
             inside = channel != 0
@@ -176,7 +182,7 @@ class SmoothByFwhmd(EachImage):
         self.fwhm_mm = fwhm_mm
 
     def made_of(self, image: Any) -> Any:
-        """Return the smoothed image."""
+        """Return `image` with each channel smoothed and divided by the smoothed brain mask."""
         affine = affine_of(image)
         voxels = voxels_of(image)
         sigma = [self.fwhm_mm / FWHM_PER_SIGMA / step for step in spacing_of(affine)]

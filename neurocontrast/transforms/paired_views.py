@@ -20,7 +20,11 @@ class ViewOfEach:
     def __call__(
         self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return random views of scans and of measures; refuse views that are not finite."""
+        """Return a random view of each scan and one of each person's measures; see `TwoViews`.
+
+        `images` are a batch of scans and a batch of measures. Views that are not finite are
+        refused.
+        """
         scans, measures = self.unchecked(images, names, epoch=epoch)
         self.of_scans.check(images[0], names, (scans,))
         self.of_measures.check(images[1], names, (measures,))
@@ -29,7 +33,10 @@ class ViewOfEach:
     def unchecked(
         self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return random views of scans and of measures, without checking that they are finite."""
+        """Return random views of scans and of measures, without checking that they are finite.
+
+        Arguments are as for a call.
+        """
         scans = self.of_scans.unchecked_view(images[0], names, epoch=epoch, view=0)
         measures = self.of_measures.unchecked_view(images[1], names, epoch=epoch, view=1)
         return scans, measures

@@ -45,7 +45,10 @@ def mni_grid(spacing_mm: float) -> tuple[npt.NDArray[np.float64], tuple[int, ...
 
 
 def check_version(contract: Mapping[str, object]) -> None:
-    """Refuse preprocessing settings that were stored for another version of the preprocessing."""
+    """Raise a DataError if `contract`, stored preprocessing settings, is of another version.
+
+    The version is `TRANSFORM_VERSION` of the preprocessing code.
+    """
     version = contract.get("transform_version")
     if version != TRANSFORM_VERSION:
         raise DataError(
@@ -141,26 +144,32 @@ class Preprocessing(ScanSettings):
 
     @classmethod
     def from_contract(cls, contract: Mapping[str, object]) -> Preprocessing:
-        """Return settings stored in ``encoder.json``; a DataError names unknown settings."""
+        """Return the preprocessing for `contract`, the settings stored in ``encoder.json``.
+
+        A DataError refuses another version, and names unknown settings.
+        """
         check_version(contract)
         settings = {key: value for key, value in contract.items() if key != "transform_version"}
         return cls.from_settings(settings, "preprocessing contract")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object], where: str) -> Preprocessing:
-        """Return settings from a mapping; a DataError refuses wrong settings and names `where`."""
+        """Return the preprocessing for `settings`, values by name; a DataError refuses wrong ones.
+
+        `where` tells where the settings are written, for the message.
+        """
         try:
             return settings_from(cls, settings, source=where)
         except ConfigError as error:
             raise DataError(str(error)) from None
 
     def digest(self) -> str:
-        """Return a digest of the stored settings, by which cached images are found."""
+        """Return a digest of the settings, by which a cache finds the preprocessed images."""
         settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
         return digest_of("preprocessing", *settings)
 
     def compose(self) -> Compose:
-        """Return the preprocessing as a MONAI `Compose`; see `brain_transforms`."""
+        """Return the transforms of the settings as a MONAI `Compose`; see `brain_transforms`."""
         # Asked of the lazy package: settings must load without MONAI and torch.
         from neurocontrast.transforms import brain_transforms
 

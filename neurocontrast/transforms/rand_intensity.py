@@ -64,7 +64,10 @@ class RandBrainContrastd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, gamma: Array) -> Tensor:
-        """Return low + range · ((signal − low) / range) ** gamma; all channels share a range."""
+        """Return low + range · ((signal − low) / range) ** `gamma` for each signal.
+
+        All channels of a sample share the lowest signal and the range.
+        """
         low = s_BCDHW.amin((1, 2, 3, 4), keepdim=True)
         extent = s_BCDHW.amax((1, 2, 3, 4), keepdim=True) - low
         position = s_BCDHW.sub_(low).div_(extent + 1e-7)
@@ -119,22 +122,29 @@ class RandBrainBiasFieldd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the terms of the polynomial, each with a random coefficient."""
+        """Return the number of random coefficients of one sample's polynomial."""
         return n_terms(self.settings.order)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw the coefficients of the polynomial that forms the bias field."""
+        """Return coefficients of a random polynomial for each sample, made of `uniforms`.
+
+        The polynomial forms the bias field. Coefficients have the shape (b, n, n, n), see
+        `smooth_fields`.
+        """
         return {"coefficients": polynomials(self.settings.order, normal_numbers(uniforms))}
 
     def change(self, s_BCDHW: Tensor, *, strength: Array, coefficients: Array) -> Tensor:
-        """Return the signals multiplied by smooth fields of the drawn strengths."""
+        """Return the signals multiplied by smooth fields, one for each sample.
+
+        The logarithm of a field is the polynomial of `coefficients` times `strength`.
+        """
         scaled = strength[:, None, None, None] * coefficients
         fields = smooth_fields(scaled, s_BCDHW.shape[2:], device=s_BCDHW.device)
         return s_BCDHW.mul_(fields.exp_()[:, None])
 
 
 def normal_numbers(uniforms: Array) -> Array:
-    """Transform uniform numbers of `derive_uniforms` to standard normal numbers."""
+    """Return a standard normal number for each uniform number, from `derive_uniforms`."""
     # Between the steps, so that none is infinite.
     numbers: Array = ndtri(uniforms + 2.0**-33)
     return numbers
@@ -142,7 +152,11 @@ def normal_numbers(uniforms: Array) -> Array:
 
 @lru_cache(maxsize=16)
 def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
-    """Return exponents (3, n_terms) of a polynomial without constant, and mean squares of terms."""
+    """Return the terms of a polynomial in three variables with total degree up to `order`.
+
+    The terms are exponents (3, n_terms), without the constant. The mean square of each term over a
+    volume, (n_terms,), is returned too.
+    """
     degree = np.arange(order + 1)
     total = degree[:, None, None] + degree[:, None] + degree
     degrees = np.stack(np.nonzero((total > 0) & (total <= order)))
@@ -150,7 +164,7 @@ def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
 
 
 def n_terms(order: int) -> int:
-    """Count the terms of a polynomial in three variables, given its total degree.
+    """Return the number of terms of a polynomial in three variables with total degree `order`.
 
     The constant does not count.
     """
@@ -158,12 +172,10 @@ def n_terms(order: int) -> int:
 
 
 def polynomials(order: int, normals: Array) -> Array:
-    """Scale random Legendre coefficients so that a field has mean 0 and standard deviation 1.
+    """Return random Legendre coefficients by which a field has mean 0 and standard deviation 1.
 
-    Mean and standard deviation are over a volume's voxels.
-
-    Returns coefficients (b, n, n, n) with n = `order` + 1, from standard normal numbers (b,
-    n_terms).
+    Coefficients have the shape (b, n, n, n) with n = `order` + 1, and are scaled from `normals`,
+    standard normal numbers (b, n_terms). Mean and standard deviation are over a volume's voxels.
     """
     degrees, mean_squares = _terms(order)
     spread = np.sqrt((normals**2 * mean_squares).sum(axis=1, keepdims=True))
@@ -175,7 +187,10 @@ def polynomials(order: int, normals: Array) -> Array:
 def smooth_fields(
     coefficients: Array, shape: Sequence[int], *, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Return fields (b, D, H, W), sums of Legendre polynomials with coefficients (b, n, n, n)."""
+    """Return smooth fields (b, D, H, W) on a grid of given shape, one for each sample.
+
+    A field is the sum of Legendre polynomials in three directions with `coefficients` (b, n, n, n).
+    """
     n = coefficients.shape[1]
     first = _legendre(shape[0], n).to(device)
     second = _legendre(shape[1], n).to(device)
@@ -187,7 +202,10 @@ def smooth_fields(
 
 
 def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
-    """Return Σ_k terms_k · polynomial_k over the axis of polynomial degrees."""
+    """Return Σ_k terms_k · polynomial_k, the sum over the degree k of Legendre polynomials.
+
+    `polynomials` has the degree as its first axis, and `terms` as the axis that faces this one.
+    """
     axis = terms.ndim - polynomials.ndim
     total = terms.select(axis, 0) * polynomials[0]
     for degree in range(1, len(polynomials)):
@@ -197,7 +215,10 @@ def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _legendre(side: int, n: int) -> Tensor:
-    """Return the first `n` Legendre polynomials at the voxels of an axis, (n, side)."""
+    """Return the values of Legendre polynomials at the voxels of an axis with `side` voxels.
+
+    The result has the shape (n, side), for degrees 0 to n − 1.
+    """
     places = (2.0 * np.arange(side) + 1.0) / side - 1.0
     values = np.polynomial.legendre.legvander(places, n - 1).T
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
@@ -207,17 +228,20 @@ class _RandNoised(RandVolumed):
     """Base class of operations that draw a random number for each voxel, on the volumes' device."""
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the uniform numbers from which the noise generator's seed is made."""
+        """Return the number of uniform numbers that make a sample's seed of the noise generator."""
         return _SEED_NUMBERS
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return a seed of the noise generator for each volume."""
+        """Return a seed of the noise generator for each sample, made of `uniforms`."""
         words = (uniforms * 2.0**32).astype(np.int64)
         return {"seed": (words[:, 0] << 31) ^ words[:, 1]}
 
 
 def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -> Tensor:
-    """Return standard normal noise (b, n_parts, channels, D, H, W), from a seed for each volume."""
+    """Return standard normal noise (b, n_parts, channels, D, H, W) for a batch of volumes.
+
+    The noise of a sample is drawn on the volumes' device, by the sample's seed in `seeds`.
+    """
     shape = (len(x_BCDHW), n_parts, *x_BCDHW.shape[1:])
     noise = torch.empty(shape, dtype=x_BCDHW.dtype, device=x_BCDHW.device)
     generator = torch.Generator(device=x_BCDHW.device)
@@ -267,7 +291,7 @@ class RandNoised(_RandNoised):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, x_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
-        """Return the volumes with added noise, drawn on the volumes' device."""
+        """Return volumes plus Gaussian noise of standard deviation `sigma`, drawn by `seed`."""
         return x_BCDHW.addcmul_(_noise(seed, x_BCDHW)[:, 0], per_sample(sigma, x_BCDHW))
 
 
@@ -312,13 +336,19 @@ class RandBrainRiciand(_RandNoised, RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
-        """Return the magnitudes of complex signals with Gaussian noise in both channels."""
+        """Return the magnitudes of complex signals with Gaussian noise in both channels.
+
+        The noise in the real and in the imaginary channel has the standard deviation `sigma`.
+        """
         noise = _noise(seed, s_BCDHW, n_parts=2).mul_(per_sample(sigma, s_BCDHW)[:, None])
         return s_BCDHW.add_(noise[:, 0]).hypot_(noise[:, 1])
 
 
 def blur(x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
-    """Smooth volumes by Gaussians cut at four standard deviations; border voxels repeat outside."""
+    """Return volumes smoothed by a Gaussian of standard deviation `sigma_voxels` for each sample.
+
+    Gaussians are cut at four standard deviations, and border voxels repeat outside the volume.
+    """
     sigma = np.maximum(sigma_voxels, 1e-3)[:, None]
     reach = np.floor(np.maximum(_TRUNCATE * sigma, 0.5) + 0.5)
     radius = int(reach.max(initial=0.0))
@@ -380,7 +410,7 @@ class RandBlurd(RandVolumed):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, x_BCDHW: Tensor, *, sigma_voxels: Array) -> Tensor:
-        """Return the blurred volumes."""
+        """Return blurred volumes; the Gaussian of each sample has the width `sigma_voxels`."""
         return blur(x_BCDHW, sigma_voxels=sigma_voxels)
 
 
@@ -427,9 +457,10 @@ class RandBrainSharpnessd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
-        """Return sharper or smoother signals, at least a quarter of the signal before.
+        """Return signals plus `amount` times their fine detail; see the class.
 
-        The lower limit keeps dim voxels at the edge within the brain.
+        The result is at least a quarter of the signal before. This lower limit keeps dim voxels at
+        the edge within the brain.
         """
         sigma = np.full(len(s_BCDHW), self.settings.sigma_voxels)
         detail = blur(s_BCDHW, sigma_voxels=sigma).sub_(s_BCDHW).neg_()
@@ -484,13 +515,17 @@ class RandTissueShiftd(RandVolumed):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:
-        """Count the coefficients of two polynomials for each tissue map, with constants."""
+        """Return the number of random coefficients of one sample's tissue maps.
+
+        Each map has two polynomials, whose constants count too.
+        """
         return n_channels * 2 * (1 + n_terms(self.settings.order))
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:
-        """Draw the polynomials of factor and added field for each tissue map.
+        """Return coefficients of two random fields for each sample and tissue map.
 
-        Half of each field's variance is a constant.
+        One field is for the factor, one is added. Coefficients are made of `uniforms`. Half of each
+        field's variance is a constant.
         """
         normals = normal_numbers(uniforms).reshape(len(uniforms) * n_channels * 2, -1)
         fields = polynomials(self.settings.order, normals[:, 1:])

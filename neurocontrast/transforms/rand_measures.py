@@ -60,7 +60,10 @@ class RandMeasureViewd(RandBatchTransform):
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a random float32 view of each person's measures (b, n_measures, 1), by seed."""
+        """Return a random float32 view of each person's measures, `images` (b, n_measures, 1).
+
+        The view of a person is drawn by the person's seed in `seeds`.
+        """
         values = images[..., 0].detach().cpu().float().numpy()
         if self.settings.corruption is not None and not self.learned.size:
             raise DataError(
@@ -86,7 +89,11 @@ class RandMeasureViewd(RandBatchTransform):
 def corrupt(
     values: Values, seeds: npt.ArrayLike, learned: Values, settings: MeasureCorruption
 ) -> Values:
-    """Replace random measures of people (n, n_measures) by values of `learned` participants."""
+    """Return measures of people (n, n_measures), with random ones replaced.
+
+    A replacement is the same measure of a random participant in `learned`. Random numbers of a
+    person are drawn by the person's seed in `seeds`.
+    """
     uniforms = derive_uniforms(
         "measure view", "corruption", samples=seeds, n_numbers=values.shape[1]
     )
@@ -98,7 +105,11 @@ def corrupt(
 
 
 def shift_site(values: Values, seeds: npt.ArrayLike, settings: MeasureSiteShift) -> Values:
-    """Shift and scale measures of people (n, n_measures) at random, to imitate another scanner."""
+    """Return measures of people (n, n_measures), shifted and scaled at random for each measure.
+
+    The change imitates another scanner. Random numbers of a person are drawn by the person's seed
+    in `seeds`.
+    """
     n_measures = values.shape[1]
     is_changed = (
         derive_uniforms("measure view", "site shift", samples=seeds, n_numbers=1)
@@ -112,7 +123,10 @@ def shift_site(values: Values, seeds: npt.ArrayLike, settings: MeasureSiteShift)
 def _normal_numbers(
     operation: str, seeds: npt.ArrayLike, n_numbers: int
 ) -> npt.NDArray[np.float64]:
-    """Return standard normal numbers (n_seeds, n_numbers), each row drawn from one seed."""
+    """Return standard normal numbers (n_seeds, n_numbers), each row drawn by one seed.
+
+    `operation` is a key too, so that two operations draw different numbers.
+    """
     uniforms = derive_uniforms("measure view", operation, samples=seeds, n_numbers=n_numbers)
     # Between the steps of the uniform numbers, so that none is infinite.
     numbers: npt.NDArray[np.float64] = ndtri(uniforms + 2.0**-33)

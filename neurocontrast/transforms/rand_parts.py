@@ -27,17 +27,23 @@ _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over 
 
 
 class _RandRimd(RandSignald):
-    """Base class of operations on a rim of the brain whose depth varies smoothly."""
+    """Base class of operations on a rim of the brain, whose depth varies smoothly.
+
+    The depth is in voxels below the brain's surface.
+    """
 
     settings: augment.TightMask | augment.MaskEdge
     moves_brain = True
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the polynomial coefficients by which the depth of the rim varies."""
+        """Return the number of random coefficients by which one sample's rim varies in depth."""
         return n_terms(_ORDER)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw the polynomial coefficients by which the depth of the rim varies."""
+        """Return the polynomial coefficients by which each sample's rim varies in depth.
+
+        Coefficients are made of `uniforms`, and scaled by ``variation_voxels`` of the settings.
+        """
         variation = polynomials(_ORDER, normal_numbers(uniforms))
         return {"coefficients": self.settings.variation_voxels * variation}
 
@@ -94,7 +100,10 @@ class RandTightMaskd(_RandRimd):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brain masks without dark voxels near the surface."""
+        """Return signals and brain masks without the dark voxels near the brain's surface.
+
+        `numbers` are the arguments of `cut_rim`.
+        """
         return cut_rim(s_BCDHW.mul_(brain_BCDHW), brain_BCDHW, **numbers)
 
 
@@ -153,7 +162,11 @@ class RandMaskEdged(_RandRimd):
         coefficients: Array,
         rim: Array,
     ) -> tuple[Tensor, Tensor]:
-        """Return signals and brain masks with a rim removed, or added at a depth below 0."""
+        """Return signals and brain masks with a rim removed from, or added to, each brain.
+
+        A rim is added where `depth_voxels` is below 0. The depth varies by `coefficients`. An added
+        rim is `rim` times as bright as the brain's edge.
+        """
         signals = s_BCDHW.mul_(brain_BCDHW)
         brains = brain_BCDHW
         is_cut = depth_voxels >= 0.0
@@ -176,9 +189,9 @@ def cut_rim(
     coefficients: Array,
     below: Array | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Remove a rim of uneven depth from brains, or only the rim's voxels darker than `below`.
+    """Return signals and brain masks with a rim of uneven depth removed from each brain.
 
-    Returns changed signals and brain masks.
+    With `below`, only voxels of the rim with a lower signal are removed.
     """
     kept, _ = _depth_kept(brain_BCDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below is not None:
@@ -190,7 +203,10 @@ def cut_rim(
 def leave_rim(
     s_BCDHW: Tensor, brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array, rim: Array
 ) -> tuple[Tensor, Tensor]:
-    """Add a rim around brains, `rim` times as bright as their edges; return signals and masks."""
+    """Return signals and brain masks with a rim added around each brain.
+
+    The rim is `rim` times as bright as the brain's edge, and on average `depth_voxels` wide.
+    """
     kept, inside = _depth_kept(brain_BCDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
     edge = blur(s_BCDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
     left = edge.mul_(kept).mul_(per_sample(rim, s_BCDHW)).mul_(1.0 - brain_BCDHW)
@@ -200,7 +216,7 @@ def leave_rim(
 def _depth_kept(
     brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array
 ) -> tuple[Tensor, Tensor]:
-    """Compute the share of each voxel deeper than a given depth under the brain's surface.
+    """Return the share of each voxel that lies deeper than a depth under the brain's surface.
 
     The depth at a voxel follows from the brain mask smoothed by a Gaussian, which at a flat surface
     is the normal distribution function of the depth. The Gaussian is as wide as the mean depth, and
@@ -271,15 +287,18 @@ class RandCutoutd(RandVolumed):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the random numbers that place the box, one for each axis."""
+        """Return 3, the number of random numbers that place a sample's box, one for each axis."""
         return 3
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return the position of the box along each axis, from 0 to 1."""
+        """Return each sample's box position along each axis, from 0 to 1, which is `uniforms`."""
         return {"place": uniforms}
 
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the volumes with the voxels of the boxes set to the constant."""
+        """Return volumes with one box each set to the transform's `value`.
+
+        The sides of a box are the share `fraction` of the volume's, and `place` is its position.
+        """
         shape = x_BCDHW.shape[2:]
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)
         is_cut = torch.ones((), device=x_BCDHW.device)

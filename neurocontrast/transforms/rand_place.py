@@ -24,11 +24,18 @@ class _RandPlaced(RandVolumed):
     """Base class of operations that move voxels, and that update an image's affine accordingly."""
 
     def origins(self, shape: Sequence[int], /, *_: Any, **numbers: Any) -> Array:
-        """Return matrices (b, 4, 4) from voxel indices after the change to indices before."""
+        """Return matrices (b, 4, 4) from voxel indices after an operation to indices before.
+
+        `shape` is that of the volumes, and `numbers` are the operation's random numbers. A subclass
+        defines the matrices.
+        """
         raise NotImplementedError
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace a volume by the changed volume, and update the affine of a MetaTensor."""
+        """Replace the volume under `key` in dictionary `item` by the changed volume.
+
+        The affine of a MetaTensor is changed accordingly.
+        """
         image = item[key]
         super().change_item(item, key)
         if item[key] is not image and isinstance(image, MetaTensor):
@@ -76,20 +83,20 @@ class RandMirrord(_RandPlaced):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
-        """Return no ranges, because axes are drawn from a list."""
+        """Return an empty dictionary of ranges, because axes are drawn from a list."""
         return {}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the random number by which the axis is drawn."""
+        """Return 1, the number of random numbers that draw a sample's axis."""
         return 1
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw the axis along which each volume is mirrored."""
+        """Return for each sample the axis to mirror, drawn from the settings by `uniforms`."""
         axes = np.array(self.settings.axes)
         return {"axis": axes[(uniforms[:, 0] * len(axes)).astype(np.intp)]}
 
     def change(self, x_BCDHW: Tensor, *, axis: npt.NDArray[np.intp]) -> Tensor:
-        """Return the mirrored volumes."""
+        """Return volumes mirrored along `axis`, one axis for each sample."""
         for number in np.unique(axis).tolist():
             index = index_of(np.flatnonzero(axis == number), x_BCDHW)
             mirrored = chosen(x_BCDHW, index).flip(2 + number)
@@ -97,11 +104,11 @@ class RandMirrord(_RandPlaced):
         return x_BCDHW
 
     def change_mask(self, brain_BCDHW: Tensor, **numbers: Any) -> Tensor:
-        """Return the mirrored masks."""
+        """Return brain masks mirrored along the samples' axes, as `change` mirrors volumes."""
         return self.change(brain_BCDHW, **numbers)
 
     def origins(self, shape: Sequence[int], *, axis: npt.NDArray[np.intp]) -> Array:
-        """Return matrices that reverse the voxel indices of the mirrored axis."""
+        """Return matrices (b, 4, 4) that reverse voxel indices along each sample's axis."""
         matrices = np.tile(np.eye(4), (len(axis), 1, 1))
         rows = np.arange(len(axis))
         matrices[rows, axis, axis] = -1.0
@@ -163,15 +170,18 @@ class RandBrainAffined(_RandPlaced, RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
-        """Return no ranges, because `further` draws three numbers from each range, one an axis."""
+        """Return an empty dictionary of ranges, because `further` draws a number for each axis."""
         return {}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the random numbers: three angles, three shifts and three factors."""
+        """Return 9, the number of a sample's random numbers: angle, shift and factor by axis."""
         return 9
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Draw angles in degrees, shifts in voxels, and reciprocals of factors on lengths."""
+        """Return random angles in degrees, shifts in voxels, and reciprocals of factors on lengths.
+
+        Each is an array (b, 3), a number for each axis, made of `uniforms`.
+        """
         lowest, highest = self.settings.scale
         limits = {
             "rotation_degrees": self.settings.rotation_degrees,
@@ -187,7 +197,10 @@ class RandBrainAffined(_RandPlaced, RandSignald):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, **numbers: Array
     ) -> tuple[Tensor, Tensor]:
-        """Return signals moved by trilinear interpolation, and masks by the nearest voxel."""
+        """Return moved signals and brain masks, given angles, shifts and factors of each sample.
+
+        Signals are interpolated trilinearly; masks take the nearest voxel.
+        """
         places = _places(self.origins(s_BCDHW.shape[2:], **numbers), s_BCDHW)
         corners = Corners.around(places, s_BCDHW)
         return corners.interpolate(s_BCDHW), corners.nearest(brain_BCDHW)
@@ -200,7 +213,10 @@ class RandBrainAffined(_RandPlaced, RandSignald):
         translation_voxels: Array,
         shrinking: Array,
     ) -> Array:
-        """Return matrices that scale, shift and then rotate voxel indices about the centre."""
+        """Return matrices (b, 4, 4) from voxel indices of moved brains to indices before.
+
+        Indices are scaled, shifted and then rotated about the volume's centre.
+        """
         matrices = np.tile(np.eye(4), (len(shrinking), 1, 1))
         rotation = _rotations(np.deg2rad(rotation_degrees))
         matrices[:, :3, :3] = rotation * shrinking[:, None, :]
@@ -211,7 +227,10 @@ class RandBrainAffined(_RandPlaced, RandSignald):
 
 
 def _rotations(radians: Array) -> Array:
-    """Return rotation matrices (b, 3, 3) about the third, then the second, then the first axis."""
+    """Return the rotation matrix (3, 3) of each sample for three angles in `radians` (b, 3).
+
+    Points are rotated about the third, then the second, then the first axis.
+    """
     rotation = np.tile(np.eye(3), (len(radians), 1, 1))
     for axis, (first, second) in enumerate(((1, 2), (2, 0), (0, 1))):
         turn = np.tile(np.eye(3), (len(radians), 1, 1))
@@ -262,15 +281,18 @@ class RandResizedCropd(_RandPlaced):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the random numbers that place the box, one for each axis."""
+        """Return 3, the number of random numbers that place a sample's box, one for each axis."""
         return 3
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return the position of the box along each axis, from 0 to 1."""
+        """Return each sample's box position along each axis, from 0 to 1, which is `uniforms`."""
         return {"place": uniforms}
 
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the boxes enlarged to the volumes' shape by trilinear interpolation."""
+        """Return a box of each volume, enlarged to the volume's shape by trilinear interpolation.
+
+        The sides of a box are the share `fraction` of the volume's, and `place` is its position.
+        """
         positions = _positions_in_boxes(x_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
             near = np.floor(position)
@@ -281,14 +303,14 @@ class RandResizedCropd(_RandPlaced):
         return x_BCDHW
 
     def change_mask(self, brain_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the boxes of the masks enlarged to the masks' shape, by the nearest voxel."""
+        """Return the boxes of `change` cut from brain masks, enlarged by the nearest voxel."""
         positions = _positions_in_boxes(brain_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
             brain_BCDHW = _gathered(brain_BCDHW, axis, np.rint(position))
         return brain_BCDHW
 
     def origins(self, shape: Sequence[int], *, fraction: Array, place: Array) -> Array:
-        """Return matrices from voxel indices of enlarged boxes to indices of the volumes."""
+        """Return matrices (b, 4, 4) from voxel indices of enlarged boxes to volumes' indices."""
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)
         matrices = np.tile(np.eye(4), (len(sizes), 1, 1))
         for axis, side in enumerate(shape):
@@ -301,11 +323,10 @@ class RandResizedCropd(_RandPlaced):
 def boxes_of(
     shape: Sequence[int], *, fraction: Array, place: Array
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return corners and sizes (b, 3) of boxes, whose sides are shares of a volume's sides.
+    """Return corners and sizes of boxes in volumes of given shape, in voxels, (b, 3) each.
 
-    Sizes are `fraction` (b,) of `shape`, rounded up to voxels.
-
-    `place` (b, 3) is the position of each box along each axis, from 0 to 1.
+    Sizes are `fraction` (b,) of `shape`, rounded up to voxels. `place` (b, 3) is the position of
+    each box along each axis, from 0 to 1.
     """
     sides = np.array(shape)
     # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
@@ -314,7 +335,7 @@ def boxes_of(
 
 
 def _positions_in_boxes(shape: Sequence[int], *, fraction: Array, place: Array) -> list[Array]:
-    """Return, for each axis, the coordinates (b, side) in the volume of an enlarged box's voxels.
+    """Return the coordinates in the volume of an enlarged box's voxels: for each axis (b, side).
 
     Coordinates are limited to the centres of the box's outermost voxels.
     """
@@ -328,7 +349,7 @@ def _positions_in_boxes(shape: Sequence[int], *, fraction: Array, place: Array) 
 
 
 def _gathered(x_BCDHW: Tensor, axis: int, voxels: Array) -> Tensor:
-    """Return the voxels of each volume at given indices (b, side) along an axis."""
+    """Return volumes whose voxels along `axis` are taken from indices `voxels` (b, side)."""
     lengths = list(x_BCDHW.shape)
     lengths[axis] = voxels.shape[1]
     index = torch.from_numpy(voxels.astype(np.int64)).to(x_BCDHW.device)
@@ -338,14 +359,20 @@ def _gathered(x_BCDHW: Tensor, axis: int, voxels: Array) -> Tensor:
 
 
 def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:
-    """Return numbers (b, side) as a tensor that broadcasts along one axis of (b, D, H, W)."""
+    """Return numbers `places` (b, side) as a tensor that broadcasts along `axis` of a volume.
+
+    The tensor has the axes (b, D, H, W).
+    """
     lengths = [len(places), 1, 1, 1]
     lengths[1 + axis] = places.shape[1]
     return torch.from_numpy(places.astype(np.float32)).to(x_BCDHW.device).view(lengths)
 
 
 def _places(origins: Array, x_BCDHW: Tensor) -> Places:
-    """Return the coordinates from which moved voxels take values, by matrices (b, 4, 4)."""
+    """Return the coordinates from which voxels of moved volumes take their values.
+
+    `origins` are matrices (b, 4, 4) from voxel indices after the move to indices before.
+    """
     shape = x_BCDHW.shape[2:]
     places = []
     for row in range(3):
@@ -358,7 +385,7 @@ def _places(origins: Array, x_BCDHW: Tensor) -> Places:
 
 @dataclass(frozen=True)
 class Corners:
-    """The eight voxels around each coordinate, for interpolation of several volumes.
+    """The eight voxels around each of many coordinates in a batch of volumes, for interpolation.
 
     Indices refer to volumes padded by zeros and flattened. Gathering voxels so takes a third of the
     time of `torch.nn.functional.grid_sample`.
@@ -373,7 +400,10 @@ class Corners:
 
     @classmethod
     def around(cls, places: Places, x_BCDHW: Tensor) -> Self:
-        """Find the voxels around coordinates in volumes, which are taken as 0 beyond the border."""
+        """Return the voxels around coordinates `places` in volumes of the shape of `x_BCDHW`.
+
+        Beyond the border, volumes are taken as 0.
+        """
         n_samples, n_channels, *shape = x_BCDHW.shape
         lengths = [side + 3 for side in shape]
         steps = (lengths[1] * lengths[2], lengths[2], 1)
@@ -389,7 +419,7 @@ class Corners:
         return cls(index, (weights[0], weights[1], weights[2]), steps)
 
     def interpolate(self, x_BCDHW: Tensor) -> Tensor:
-        """Return the volumes' values at the coordinates, by trilinear interpolation."""
+        """Return the values of volumes at the coordinates, interpolated trilinearly."""
         voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
         flat = self.index.flatten()
         slab, row, column = self.steps
@@ -404,7 +434,7 @@ class Corners:
         return of_slabs[0].lerp_(of_slabs[1], self.weights[0])
 
     def nearest(self, x_BCDHW: Tensor) -> Tensor:
-        """Return the volumes' values at the voxels nearest to the coordinates."""
+        """Return the values of volumes at the voxels nearest to the coordinates."""
         voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
         step = torch.zeros((), device=x_BCDHW.device)
         for weight, length in zip(self.weights, self.steps, strict=True):

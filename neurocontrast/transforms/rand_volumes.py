@@ -53,19 +53,31 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         self.seed = 0
 
     def limits(self) -> Mapping[str, Pair]:
-        """Return the ranges of uniformly drawn numbers, by name of the argument of `change`."""
+        """Return ranges of the settings from which numbers are drawn uniformly, by name.
+
+        The names are arguments of `change`.
+        """
         return {name: limits for name, limits in self.settings if isinstance(limits, tuple)}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Count the random numbers in [0, 1) that `further` needs for a sample."""
+        """Return the number of random numbers in [0, 1) that `further` needs for one sample.
+
+        The number may depend on the channels of a volume.
+        """
         return 0
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return arguments of `change` that `limits` does not list, from numbers (b, n_further)."""
+        """Return arguments of `change` that are not in `limits`, by name.
+
+        Arguments are made of `uniforms` (b, n_further), random numbers in [0, 1).
+        """
         return {}
 
     def change(self, x_BCDHW: Tensor, /, *_: Any, **numbers: Any) -> Tensor:
-        """Return changed volumes, given random numbers for each; may overwrite `x_BCDHW`."""
+        """Return the changed volumes, given `numbers` drawn for each sample; may overwrite volumes.
+
+        A subclass defines the change.
+        """
         raise NotImplementedError
 
     def change_mask(
@@ -75,18 +87,24 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         *_: Any,
         **numbers: Any,  # noqa: ARG002
     ) -> Tensor:
-        """Return the changed brain masks, used between `ToSignald` and `FromSignald`.
+        """Return the changed brain masks, given `numbers` drawn for each sample.
 
-        By default masks are unchanged.
+        Masks are present only between `ToSignald` and `FromSignald`; by default they are unchanged.
         """
         return brain_BCDHW
 
     def n_numbers(self, n_channels: int) -> int:
-        """Count a volume's random numbers: one decides on a change, others become arguments."""
+        """Return the number of random numbers of one sample.
+
+        One number decides on a change; others become arguments of `change`.
+        """
         return 1 + len(self.limits()) + self.n_further(n_channels)
 
     def drawn(self, uniforms: Array, n_channels: int) -> Drawn:
-        """Turn uniform numbers (b, `n_numbers`) in [0, 1) into the operation's arguments."""
+        """Return the operation's random numbers, made of `uniforms` (b, `n_numbers`) in [0, 1).
+
+        The result tells which samples are changed, and with which arguments of `change`.
+        """
         limits = self.limits()
         numbers = self.further(uniforms[:, 1 + len(limits) :], n_channels)
         for number, (name, (low, high)) in enumerate(limits.items()):
@@ -94,14 +112,20 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return Drawn(uniforms[:, 0] < self.settings.probability, numbers)
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
-        """Change the volumes of a batch whose random draw decided on a change."""
+        """Change some `volumes` of a batch in place: the samples for which `drawn` says so.
+
+        `drawn` are the random numbers of this operation for the batch.
+        """
         assert drawn is not None
         rows = np.flatnonzero(drawn.is_changed)
         if len(rows):
             self.change_rows(volumes, index_of(rows, volumes.x_BCDHW), drawn.of(rows).numbers)
 
     def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
-        """Change the volumes at batch positions `index`, and their brain masks if there are any."""
+        """Change the volumes, and brain masks if present, at batch positions `index`, in place.
+
+        `numbers` are the arguments of `change` for these samples; `index` None means all samples.
+        """
         changed = self.change(chosen(volumes.x_BCDHW, index), **numbers)
         volumes.x_BCDHW = replaced(volumes.x_BCDHW, index, changed)
         if volumes.brain_BCDHW is not None:
@@ -109,16 +133,16 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
             volumes.brain_BCDHW = replaced(volumes.brain_BCDHW, index, moved)
 
     def randomize(self, data: Any = None) -> None:  # noqa: ARG002 (MONAI calls it with the data)
-        """Draw the seed of the next volume."""
+        """Draw a seed, from which `drawn_for` draws the random numbers of the next volume."""
         self.seed = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def drawn_for(self, n_channels: int) -> Drawn:
-        """Draw one volume's random numbers from the current seed, set by `randomize`."""
+        """Return the random numbers of one volume, drawn by the seed that `randomize` drew."""
         (drawn,) = draw_all([self], [self.seed], n_channels=n_channels)
         return drawn
 
     def __call__(self, data: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return a copy of the dictionary with the volumes changed at random."""
+        """Return a copy of dictionary `data` in which the volumes are changed at random."""
         self.randomize()
         return VolumeTransformd.__call__(self, data)
 
@@ -136,14 +160,18 @@ class RandSignald(RandVolumed):
     def change_brain(
         self, s_BCDHW: Tensor, brain_BCDHW: Tensor, /, *_: Any, **numbers: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return changed signals and brain masks; by default masks are unchanged.
+        """Return changed signals and brain masks, given `numbers` drawn for each sample.
 
-        Both arguments may be overwritten.
+        By default masks are unchanged. Both tensors may be overwritten.
         """
         return self.change(s_BCDHW, **numbers), brain_BCDHW
 
     def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
-        """Change the signals at batch positions `index`; volumes become signals for the change."""
+        """Change the signals, and brain masks if moved, at batch positions `index`, in place.
+
+        Volumes that are no signals yet are converted to signals and back. `numbers` are the
+        arguments of `change` for these samples.
+        """
         if volumes.scale is None:
             signals = to_signal(chosen(volumes.x_BCDHW, index))
             assert signals.brain_BCDHW is not None
@@ -170,15 +198,20 @@ def change_chosen(
     index: Tensor | None,
     numbers: Numbers,
 ) -> tuple[Tensor, Tensor]:
-    """Change signals and brain masks at batch positions `index`; return all samples."""
+    """Return signals and brain masks of all samples, changed at batch positions `index`.
+
+    `change` is a function of signals, masks and `numbers`, the random numbers of the chosen
+    samples.
+    """
     changed, brains = change(chosen(s_BCDHW, index), chosen(brain_BCDHW, index), **numbers)
     return replaced(s_BCDHW, index, changed), replaced(brain_BCDHW, index, brains)
 
 
 def draw_all(operations: Sequence[RandVolumed], seeds: Seeds, *, n_channels: int) -> list[Drawn]:
-    """Draw the random arguments of several operations, for the samples of a batch by their seeds.
+    """Draw the random numbers of several operations for the samples of a batch, by their seeds.
 
-    Two operations of one kind, such as two noises, draw different numbers.
+    The result has an entry for each operation, in order. Two operations of one kind, such as two
+    noises, draw different numbers.
     """
     if not operations:
         return []

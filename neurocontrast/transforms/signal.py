@@ -29,14 +29,20 @@ _FIXED_POINT = 2.0**20
 
 
 class _Moments(NamedTuple):
-    """Share of brain voxels, mean and variance of intensities, float64 (b, channels, 1, 1, 1)."""
+    """Share of brain voxels in volumes, and mean and variance of the brain's intensities.
+
+    Each is a float64 tensor (b, channels, 1, 1, 1).
+    """
 
     share: Tensor
     mean: Tensor
     variance: Tensor
 
     def in_box(self, background: Tensor) -> "_Moments":
-        """Return moments over the whole volume, with `background` outside the brain."""
+        """Return moments over all voxels of the volumes, with `background` outside the brain.
+
+        Given are the moments over the brain.
+        """
         share = self.share
         mean = share * self.mean + (1.0 - share) * background
         variance = share * (self.variance + (self.mean - mean).square())
@@ -44,17 +50,20 @@ class _Moments(NamedTuple):
         return _Moments(torch.ones_like(share), mean, variance)
 
     def is_standard(self) -> Tensor:
-        """Tell whether all channels of a volume are z-scored, as booleans (b, 1, 1, 1, 1)."""
+        """Tell for each sample whether all channels have mean 0 and standard deviation 1.
+
+        The result is a tensor of booleans (b, 1, 1, 1, 1).
+        """
         deviation = self.variance.sqrt()
         is_near = (self.mean.abs() < _STANDARDISED) & ((deviation - 1.0).abs() < _STANDARDISED)
         return is_near.all(1, keepdim=True)
 
 
 def to_signal(x_BCDHW: Tensor) -> Volumes:
-    """Convert volumes to signals: 0 outside the brain, 1 at the brain's 99th percentile.
+    """Return volumes as signals, with brain masks, and scales to convert signals back.
 
-    The darkest brain voxel is just above 0. A volume without voxels brighter than the background
-    has no brain.
+    A signal is 0 outside the brain, just above 0 at the darkest brain voxel, and 1 at the brain's
+    99th percentile. A volume without voxels brighter than the background has no brain.
     """
     background = corner_median(x_BCDHW)
     differs = x_BCDHW.clone().ne_(background)
@@ -75,7 +84,7 @@ def to_signal(x_BCDHW: Tensor) -> Volumes:
 
 
 def from_signal(signals: Volumes) -> Tensor:
-    """Convert signals back to volumes, normalised as the volumes were before `to_signal`.
+    """Return the volumes for `signals`, normalised as the volumes were before `to_signal`.
 
     A volume that was z-scored is z-scored again. In any other volume the brain's 99th percentile
     returns to its value before, and no voxel becomes brighter than the brightest voxel was.
@@ -130,7 +139,10 @@ class ToSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace volumes by signals; add brain masks, and scales to convert signals back."""
+        """Replace the batch of `volumes` by signals, in place.
+
+        Brain masks are added, and scales to convert signals back. A DataError refuses signals.
+        """
         if volumes.scale is not None:
             raise DataError(
                 "ToSignald: the volumes are signals already; put FromSignald before it."
@@ -155,7 +167,10 @@ class FromSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace signals by volumes; remove brain masks, and scales used to convert back."""
+        """Replace the signals of a batch by volumes, in place; brain masks and scales are removed.
+
+        A DataError refuses volumes that are no signals.
+        """
         if volumes.scale is None:
             raise DataError(
                 f"FromSignald needs the signal that ToSignald made of '{self.keys[0]}', and there "
@@ -175,7 +190,7 @@ def corner_median(x_BCDHW: Tensor) -> Tensor:
 
 
 def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
-    """Return each brain's 99th percentile, estimated on some thousand voxels.
+    """Return the 99th percentile of each brain, (b, channels, 1, 1, 1), from some thousand voxels.
 
     The result is −inf without brain voxels.
     """
@@ -191,7 +206,7 @@ def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
 
 
 def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
-    """Return the share of brain voxels, and mean and variance of signals over the brain."""
+    """Return share of brain voxels, and mean and variance of signals over brain masks."""
     n_voxels = signal_BCDHW[0, 0].numel()
     n_brain = brain_BCDHW.sum(4, keepdim=True).double().sum(_VOXELS, keepdim=True)
     divisor = (n_brain * _FIXED_POINT).clamp_(min=1.0)
@@ -202,11 +217,17 @@ def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
 
 
 def _in_units(moments: _Moments, floor: Tensor, span: Tensor) -> _Moments:
-    """Convert mean and variance from the scale of signals to that of the volumes' intensities."""
+    """Return `moments` of signals in the units of the volumes' intensities.
+
+    An intensity is `floor` plus `span` times the signal.
+    """
     mean = floor + span * moments.mean
     return _Moments(moments.share, mean, span.double().square() * moments.variance)
 
 
 def _exact_sum(whole_BCDHW: Tensor) -> Tensor:
-    """Sum whole numbers over voxels in float64, which is exact in any order of summation."""
+    """Return the sum over the voxels of each channel, for whole numbers, in float64.
+
+    Such a sum is exact in any order of summation.
+    """
     return whole_BCDHW.double().sum(_VOXELS, keepdim=True)

@@ -11,8 +11,8 @@ from neurocontrast.transforms.preprocessing import mni_grid
 
 _GRID_MM = 4.0
 _FAINT = 0.05
-"""Largest difference from the background that counts as noise, as a share of the bright voxels'
-difference."""
+"""Largest difference from the background that counts as noise, as a share of the difference of
+bright voxels from the background."""
 _BRIGHT_PERCENTILE = 99.5
 BRAIN_LITRES_MIN = 0.7
 BRAIN_LITRES_MAX = 3.0
@@ -26,19 +26,22 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Extent:
-    """Volume of an image's foreground in litres, and its Dice overlap with the template's brain."""
+    """Volume of an image's foreground, in litres, and its overlap with the MNI152 brain.
+
+    The overlap is a Dice coefficient. `extent_of` makes an instance.
+    """
 
     litres: float
     overlap: float
 
     @property
     def is_head(self) -> bool:
-        """Whether the foreground is larger than any brain, as in a scan with skull."""
+        """Whether the image's foreground is larger than any brain, as in a scan with skull."""
         return self.litres > BRAIN_LITRES_MAX
 
     @property
     def is_unregistered(self) -> bool:
-        """Whether the foreground has a brain's size but overlaps the template too little."""
+        """Whether the foreground is as large as a brain, but overlaps the template too little."""
         is_brain = BRAIN_LITRES_MIN <= self.litres <= BRAIN_LITRES_MAX
         return is_brain and self.overlap < OVERLAP_MIN
 
@@ -58,7 +61,7 @@ def extent_of(voxels: npt.NDArray[np.floating], affine: npt.NDArray[np.floating]
 
 
 def _foreground_of(voxels: npt.NDArray[np.floating]) -> Mask:
-    """Return the mask of voxels that clearly differ from the image's corners."""
+    """Return a mask of the voxels of a volume that clearly differ from the volume's corners."""
     distance = np.abs(voxels - corner_median(voxels))
     foreground: Mask = distance > 0
     if foreground.any():
@@ -77,7 +80,10 @@ def _template_brain() -> Mask:
 
 
 def _on_grid(mask: Mask, affine: npt.NDArray[np.floating]) -> Mask:
-    """Resample a mask to the MNI152 grid of 4 mm by the nearest voxel; False beyond the mask."""
+    """Return `mask` on the MNI152 grid of 4 mm, by the nearest voxel; False beyond the mask.
+
+    `affine` leads from voxels of the mask to millimetres.
+    """
     grid, shape = mni_grid(_GRID_MM)
     to_voxels = np.linalg.inv(affine) @ grid
     indices = np.indices(shape).reshape(3, -1)

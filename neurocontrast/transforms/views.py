@@ -37,11 +37,11 @@ class RandBatchTransform(Randomizable, MapTransform):
         self.drawn = 0
 
     def randomize(self, data: Any = None) -> None:  # noqa: ARG002 (MONAI calls it with the data)
-        """Draw the seed of the next view."""
+        """Draw a seed, by which the next call makes a view."""
         self.drawn = int(self.R.randint(2**63 - 1, dtype=np.int64))
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with images replaced by random float32 views."""
+        """Return a copy of dictionary `data` with images replaced by random float32 views."""
         d = dict(data)
         self.randomize()
         for key in self.key_iterator(d):
@@ -49,7 +49,10 @@ class RandBatchTransform(Randomizable, MapTransform):
         return d
 
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a random float32 view of each image, from the image and its seed alone."""
+        """Return a random float32 view of each of `images`, drawn by the image's seed in `seeds`.
+
+        A view depends on the image and its seed alone. A subclass defines the views.
+        """
         raise NotImplementedError
 
 
@@ -108,7 +111,7 @@ class TwoViews:
     def __call__(
         self, images: Tensor, names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return two random views of each image (b, channels, ...); see `view`.
+        """Return two random views of each image (b, channels, ...), as two tensors; see `view`.
 
         `names` identify the samples.
         """
@@ -157,7 +160,10 @@ class TwoViews:
             return self._views_of(images, names, seeds)
 
     def _views_of(self, images: Tensor, names: Sequence[str], seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image by its seed, for a whole batch or image by image."""
+        """Return a random view of each of `images`, drawn by the image's seed in `seeds`.
+
+        Views are made for the whole batch at once if the transform can, or else image by image.
+        """
         if self._batch is not None:
             return self._batch(images, seeds)
         views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
@@ -168,8 +174,9 @@ class TwoViews:
         return views
 
     def check(self, images: Tensor, names: Sequence[str], views: Sequence[Tensor]) -> None:
-        """Refuse views with values that are not finite, and name the samples.
+        """Raise a ConfigError if a view has values that are not finite, and name the sample.
 
+        `images` are the images from which `views` were made, and `names` the names of the samples.
         Only one number is transferred from the device unless the check fails. An image that is not
         finite itself is left to training, which reports more about the image.
         """
@@ -183,7 +190,10 @@ class TwoViews:
                 raise ConfigError(f"augment: the view of {name} has values that are not finite.")
 
     def _one(self, image: Tensor, name: str, seed: int) -> Tensor:
-        """Return a random view of one image, by a transform of single images, as a plain tensor."""
+        """Return a random view of one image as a plain tensor, drawn by `seed`.
+
+        The transform is one of single images. If it fails, a ConfigError gives the sample's `name`.
+        """
         if hasattr(self.transform, "set_random_state"):
             self.transform.set_random_state(seed=seed % MAX_SEED)
         plain = image.to(torch.float32, copy=True)
@@ -203,7 +213,10 @@ class TwoViews:
         return self._checked(data, image, name)
 
     def _checked(self, data: Any, image: Tensor, name: str) -> Tensor:
-        """Return the view from a transform's result; refuse a missing view or another shape."""
+        """Return the view in `data`, a transform's result for `image`, as a plain tensor.
+
+        A ConfigError refuses a missing view or another shape, and names the sample.
+        """
         view = None
         if isinstance(data, Mapping):
             view = data.get(_KEY)
@@ -220,7 +233,10 @@ class TwoViews:
         return view
 
     def _try(self, image: Tensor, name: str) -> None:
-        """Make views of the first sample twice by one seed; refuse a transform if views differ."""
+        """Raise a ConfigError if the transform makes different views of `image` by one seed.
+
+        `image` is a batch of one, the first sample's.
+        """
         for number in range(_N_TRIED):
             seeds = [derive_seed("trial of views", self.seed, number)]
             first = self._views_of(image, [name], seeds)
@@ -238,5 +254,5 @@ class TwoViews:
 
 
 def _name(transform: Any) -> str:
-    """Return the name of a function, or of a transform's class, for messages."""
+    """Return the name of a transform for messages: that of the function, or of the class."""
     return getattr(transform, "__name__", None) or type(transform).__name__

@@ -53,13 +53,16 @@ class Volumes:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Random numbers of one operation for each sample of a batch, and which samples are changed."""
+    """Random numbers of one operation for each sample of a batch, and which samples are changed.
+
+    `RandVolumed.drawn` makes an instance.
+    """
 
     is_changed: npt.NDArray[np.bool_]
     numbers: Numbers
 
     def of(self, samples: slice | npt.NDArray[np.intp]) -> Self:
-        """Return the random numbers of selected samples of the batch."""
+        """Return the random numbers of `samples`, a slice of the batch or batch positions."""
         numbers = {name: values[samples] for name, values in self.numbers.items()}
         return type(self)(self.is_changed[samples], numbers)
 
@@ -72,15 +75,22 @@ class VolumeTransformd(EachImage):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
-        """Change a batch of volumes in place; tensors may be overwritten."""
+        """Change a batch of `volumes` in place, by the random numbers `drawn`.
+
+        Tensors may be overwritten. `drawn` is None for a transform without randomness. A subclass
+        defines the change.
+        """
         raise NotImplementedError
 
     def drawn_for(self, n_channels: int) -> Drawn | None:  # noqa: ARG002
-        """Return the random numbers for one volume; None for a deterministic transform."""
+        """Return the random numbers for one volume; None, as here, for a transform without any."""
         return None
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace a dictionary's volume, or its signal and brain mask, by the transformed ones."""
+        """Replace the volume under `key` in dictionary `item` by the transformed volume.
+
+        If the volume is a signal, its brain mask and scale in the dictionary are replaced too.
+        """
         volume = plain_volume(item[key], key)
         drawn = self.drawn_for(len(volume))
         if drawn is not None and not drawn.is_changed.any():
@@ -97,7 +107,7 @@ class VolumeTransformd(EachImage):
 
 
 def brain_key(key: Hashable) -> str:
-    """Return the dictionary key of the brain mask that belongs to a signal."""
+    """Return the dictionary key of the brain mask that belongs to the signal under `key`."""
     return f"{key}_brain"
 
 
@@ -106,9 +116,9 @@ def _scale_key(key: Hashable) -> str:
 
 
 def plain_volume(x: Any, key: Hashable) -> Tensor:
-    """Return a volume as a plain float32 tensor, because operations on MetaTensors are slow.
+    """Return volume `x` (channels, D, H, W) as a plain float32 tensor, which is faster to change.
 
-    The result may share memory with the volume.
+    The result may share memory with the volume. A DataError names `key` if the shape is another.
     """
     tensor = torch.as_tensor(x)
     if isinstance(x, MetaTensor):
@@ -122,20 +132,23 @@ def plain_volume(x: Any, key: Hashable) -> Tensor:
 
 
 def like(changed: Tensor, x: Any) -> Tensor:
-    """Return `changed` as a MetaTensor with the metadata of `x` if `x` is one, else unchanged."""
+    """Return `changed` as a MetaTensor with the metadata of `x`, or unchanged if `x` is none."""
     if not isinstance(x, MetaTensor):
         return changed
     return MetaTensor(changed).copy_meta_from(x)
 
 
 def per_sample(values: npt.NDArray[Any], x: Tensor) -> Tensor:
-    """Return one number a sample on the device of `x`, with five axes to multiply volumes by."""
+    """Return `values`, a number for each sample, as a tensor that can multiply volumes.
+
+    The tensor has five axes, lies on the device of `x`, and is float32.
+    """
     tensor = torch.from_numpy(values.astype(np.float32)).to(x.device)
     return tensor.reshape(tensor.shape + (1,) * (5 - tensor.ndim))
 
 
 def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
-    """Return positions in a batch as a tensor on the device of `x`; None if all are selected.
+    """Return `rows`, positions in batch `x`, as a tensor on its device; None if all are selected.
 
     With None, samples need not be copied.
     """
@@ -145,14 +158,17 @@ def index_of(rows: npt.NDArray[np.intp], x: Tensor) -> Tensor | None:
 
 
 def chosen(x: Tensor, index: Tensor | None) -> Tensor:
-    """Return a copy of the samples at batch positions `index`; without copying if None (all)."""
+    """Return a copy of the samples at positions `index` of batch `x`; `x` itself for None (all)."""
     if index is None:
         return x
     return x.index_select(0, index)
 
 
 def replaced(x: Tensor, index: Tensor | None, changed: Tensor) -> Tensor:
-    """Return all samples of a batch, with samples at positions `index` replaced by `changed`."""
+    """Return batch `x` with the samples at positions `index` replaced by `changed`.
+
+    `x` may be overwritten; with `index` None (all), `changed` is returned.
+    """
     if index is None:
         return changed
     return x.index_copy_(0, index, changed)

@@ -185,3 +185,18 @@ def test_strings_that_point_up_are_found():
         "neurocontrast.cli.app",
         "neurocontrast.cli.app",
     ]
+
+
+def test_no_private_module_or_function_of_scikit_learn_is_used():
+    """A private door closes at any release."""
+    private = re.compile(
+        r"from sklearn[\w.]* import [^(#\n]*\b_\w"
+        r"|from sklearn[\w.]* import \([^)]*\b_\w"
+        r"|\bsklearn\.[\w.]*\b_\w"
+    )
+    uses = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        uses += [f"{path.name}: {match[0]}" for match in private.finditer(path.read_text())]
+    assert uses == []
+    assert private.search("from sklearn.utils._param_validation import StrOptions")
+    assert private.search("from sklearn.utils.validation import (\n    _check_feature_names_in,\n)")

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
@@ -31,6 +30,8 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
+_OF_SEARCHES = {"estimator", "cv", "refit", "error_score"}
+"""Parameters by which a search over another estimator's parameters is recognised."""
 _MOST_CHARACTERS = 300
 """Most characters of another package's message; longer ones are cut."""
 
@@ -237,7 +238,7 @@ def fit_own(
         for key, value in estimator.get_params().items()
         if value is None and key.split("__")[-1] == "random_state"
     }
-    groups = {"groups": subjects[rows]} if isinstance(estimator, BaseSearchCV) else {}
+    groups = {"groups": subjects[rows]} if _is_search(estimator) else {}
     x_train, x_test = design(rows, test)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -248,6 +249,14 @@ def fit_own(
                 f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
             ) from error
     return FittedModel(fitted, x_test, len(_of_convergence(caught)))
+
+
+def _is_search(estimator: BaseEstimator) -> bool:
+    """Tell whether an estimator is a search, such as `GridSearchCV`, whose ``fit`` takes ``groups``.
+
+    Searches of other packages, such as scikit-optimize's `BayesSearchCV`, have the same parameters.
+    """
+    return estimator.get_params(deep=False).keys() >= _OF_SEARCHES
 
 
 def shorten(error: Exception) -> str:

@@ -7,14 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_string_dtype
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import (
-    _check_feature_names_in,
-    check_array,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from neurocontrast.data.levels import (
     UnseenLevelError,
@@ -32,9 +26,11 @@ MIN_SITE_SCANS = 3
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
 _N_SITES = 8  # shown in a message
+_HANDLINGS = ("error", "ignore")
+"""Allowed values of `handle_unknown`."""
 
 
-class SideColumnTransformer(TransformerMixin, BaseEstimator):
+class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Adjust the features of a table by its side columns, such as the site or covariates.
 
     Parameters name the side columns; every column that no parameter names is a feature.
@@ -42,6 +38,10 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
 
     side_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the parameters that name a side column, or several side columns."""
+    single_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of the `side_parameters` that name one side column, or None."""
+    handle_unknown: str
+    """Setting of every subclass for levels that `fit` has not seen: "error" or "ignore"."""
 
     def side_columns(self) -> tuple[Column, ...]:
         """Return the side columns that the parameters name, such as site and covariates."""
@@ -64,7 +64,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Any:  # noqa: ARG002
         """Learn the adjustment from a DataFrame or array that holds features and side columns."""
-        self._validate_params()
+        self._check_parameters()
         self.estimate(*self._read(X, reset=True))
         return self
 
@@ -76,7 +76,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> Texts:
         """Return the names of the adjusted features, without the side columns."""
         check_is_fitted(self, "n_features_in_")
-        names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
+        names = np.asarray(super().get_feature_names_out(input_features), dtype=object)
         keys = pd.Index(names if hasattr(self, "feature_names_in_") else range(len(names)))
         return np.asarray(names[~keys.isin(self.side_columns())], dtype=object)
 
@@ -86,9 +86,30 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         """Encode side columns as numbers by `encoder_`; with `fit`, fit the encoder first."""
         chosen = side[list(map(str, columns))]
         if fit:
-            handling = getattr(self, "handle_unknown", "error")
-            self.encoder_ = covariate_encoder(handle_unknown=handling).fit(chosen)
+            self.encoder_ = covariate_encoder(handle_unknown=self.handle_unknown).fit(chosen)
         return self.encoder_.transform(chosen)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters of a wrong type or value, in the words of scikit-learn."""
+        for parameter in self.side_parameters:
+            value = getattr(self, parameter)
+            is_list = hasattr(value, "__len__") and not isinstance(value, str | bytes)
+            allowed = "an array-like"
+            is_allowed = is_list
+            if parameter in self.single_parameters:
+                allowed = "an instance of 'str', an instance of 'int' or None"
+                is_allowed = value is None or isinstance(value, Column)
+            if not is_allowed:
+                raise ValueError(self._refusal(parameter, allowed))
+        if self.handle_unknown not in _HANDLINGS:
+            allowed = f"a str among {{{one_of(_HANDLINGS)}}}"
+            raise ValueError(self._refusal("handle_unknown", allowed))
+
+    def _refusal(self, parameter: str, allowed: str) -> str:
+        """Return the message that a parameter's value is not among the allowed ones."""
+        name = type(self).__name__
+        value = getattr(self, parameter)
+        return f"The '{parameter}' parameter of {name} must be {allowed}. Got {value!r} instead."
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
         """Divide a table into features (n, p) and a table of side columns, named by text."""
@@ -157,10 +178,6 @@ class Residualiser(SideColumnTransformer):
     [2.95, 2.65, 2.35, 3.05]
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "covariates": ["array-like"],
-        "handle_unknown": [StrOptions({"error", "ignore"})],
-    }
     side_parameters = ("covariates",)
 
     def __init__(self, covariates: Sequence[Column] = (), *, handle_unknown: str = "error") -> None:
@@ -233,12 +250,8 @@ class ComBat(SideColumnTransformer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "site": [str, int, None],
-        "preserve": ["array-like"],
-        "handle_unknown": [StrOptions({"error", "ignore"})],
-    }
     side_parameters = ("site", "preserve")
+    single_parameters = ("site",)
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """Estimators of the user's own: imported only when asked for, checked, cloned for each fold, never pickled."""
 
+import inspect
 import sys
 from typing import ClassVar
 
@@ -9,14 +10,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import RFECV
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    HalvingGridSearchCV,
+    RandomizedSearchCV,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.utils import all_estimators
 
 from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.probes.estimators import import_estimator
+from neurocontrast.evaluation.probes.estimators import _is_search, import_estimator
 from neurocontrast.exceptions import ConfigError
 from tests.evaluation.quick import evaluate, warnings
 
@@ -97,6 +106,22 @@ def test_a_search_of_ones_own_gets_the_subjects_as_groups(make_cohort):
     assert set(Remembers.groups) == set(cohort.table["participant_id"])
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=GroupKFold(3))
     assert evaluate(cohort, estimator=search).evaluation.metrics["auc"].pooled > 0.7
+
+
+@pytest.mark.parametrize("search", [GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV])
+def test_searches_are_recognised_by_their_parameters(search):
+    assert _is_search(search(LogisticRegression(), {"C": [1.0]}))
+
+
+def test_no_other_estimator_of_scikit_learn_is_taken_for_a_search():
+    is_search = {}
+    for name, kind in all_estimators():
+        parameters = inspect.signature(kind).parameters.values()
+        if all(parameter.default is not parameter.empty for parameter in parameters):
+            is_search[name] = _is_search(kind())
+    assert len(is_search) > 150
+    assert not any(is_search.values())
+    assert not _is_search(RFECV(LogisticRegression()))
 
 
 def test_chance_in_an_estimator_is_keyed_so_that_processes_do_not_matter(make_cohort):

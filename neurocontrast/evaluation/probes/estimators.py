@@ -252,7 +252,7 @@ def fit_own(
 
 
 def _is_search(estimator: BaseEstimator) -> bool:
-    """Tell whether an estimator is a search, such as `GridSearchCV`, whose ``fit`` takes ``groups``.
+    """Tell whether an estimator is a search like `GridSearchCV`, whose ``fit`` takes ``groups``.
 
     Searches of other packages, such as scikit-optimize's `BayesSearchCV`, have the same parameters.
     """

@@ -205,7 +205,7 @@ def predict(
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Predict people by weights, all of their probes at once; or with the probe of an evaluation.
+    """Predict people's age, sex … by all probes of weights at once, or by an evaluation's probe.
 
     With weights, such as `predict measures FREESURFER --out people.tsv`, the table says who lies
     outside of the people learned from, and why. A bad scan stops no other; the exit code is then 1.

@@ -36,7 +36,7 @@ def predict(
     on_scan: Callable[[Json], None] | None = None,
     progress: Progress | bool | None = None,
 ) -> Predictions | PeoplePredictions:
-    """Predict people by weights, or apply the probe of an evaluation to embeddings or scans.
+    """Predict age, sex … of people by the probes of weights, or a target by an evaluation's probe.
 
     **By weights**, ``predict("measures", "freesurfer")``: measures or scans are read and embedded,
     and all probes of the weights are applied, in one pass. The table has one row a person:

@@ -288,9 +288,10 @@ def split_by_subject(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split scans for training and validation, all scans of a subject on the same side.
 
-    About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one
-    is always kept; where sites are too small for that, the largest remainders decide. The choice
-    depends on the subjects and the seed, not on the order of the table.
+    About `fraction` of the subjects of each site go to validation. In the whole cohort at least one
+    subject goes to validation, unless `fraction` is 0, and at least one to training. A site's share
+    is rarely a whole number of subjects: the sites with the largest remainders give one more. The
+    choice depends on the subjects and the seed, not on the order of the table.
 
     Parameters
     ----------

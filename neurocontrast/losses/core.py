@@ -199,7 +199,7 @@ class Pool:
         return tuple(of_all)
 
     def _pairs(self, anchors: Tensor, candidates: Tensor | None, i: slice) -> Pairs:
-        """Compute the similarities of anchors `i` with all candidates, and return both as `Pairs`.
+        """Compute the similarities of the anchors at the slice `i` with all candidates, as `Pairs`.
 
         With `candidates` None, anchors are compared with all anchors.
         """

@@ -167,9 +167,10 @@ def _names_in_messages(table: pd.DataFrame) -> list[str]:
 
 
 def _read_image(pictures: Pictures, plan: Plan, row: int, settings: ImagesSettings) -> Pixels:
-    """Return the image of a row of the plan's table, scaled, on the row's background if any.
+    """Return the image at position `row` of the store that `plan` describes.
 
-    The picture is read from `pictures`, and `settings` has the size to scale to.
+    The picture is read from the data set `pictures`, scaled to the size in `settings`, and
+    painted on the row's background colour if the plan has colours.
     """
     image = pictures.read(int(plan.rows[row]))
     size = settings.size

@@ -86,9 +86,9 @@ def _network(name: str) -> torch.jit.ScriptModule:
 
 
 def _scaled(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Return intensities as deepbet's networks were trained on: clipped to `low` and `high`.
+    """Scale a head's intensities as for deepbet's networks: clipped to [`low`, `high`], then moved.
 
-    The clipped intensities have mean 0.449 and standard deviation 0.226.
+    After clipping, intensities are shifted and scaled to mean 0.449 and standard deviation 0.226.
     """
     clipped = ((image - low) / (high - low)).clamp(0, 1)
     return 0.226 * (clipped - clipped.mean()) / clipped.std() + 0.449

@@ -344,7 +344,7 @@ class Column:
     def show(self, row: Mapping[Any, Any]) -> Cell:
         """Return the cell with the column's value in `row`; a dash with the reason if absent.
 
-        A heading without a value is "not stated".
+        In a column that heads the rows (`kind` "heading"), an absent value is "not stated".
         """
         value: Any = row.get(self.key)
         detail = str(row.get(f"{self.key}_detail") or "")

@@ -230,7 +230,10 @@ class Calibration:
 
 
 def targets_of(calibrations: Sequence[Calibration]) -> set[str]:
-    """Return the targets that have labelled people, even if no site had enough to shift."""
+    """Return the targets for which `calibrations` have labelled people.
+
+    A target counts even if no site had enough labelled people to shift the site's predictions.
+    """
     targets = set[str]()
     for calibration in calibrations:
         targets.add(calibration.target)

@@ -128,7 +128,11 @@ class People:
 
 @dataclass(frozen=True)
 class _Unit:
-    """Wrong unit that values may be in: kind of measure, factor by which values are off, words."""
+    """Wrong unit that values may be in, for the message that refuses the values.
+
+    `kind` is the kind of measure, such as volume. Values are about `factor` times as large as in
+    the right unit. `name` says the unit in the message, such as "in mL".
+    """
 
     kind: Kind
     factor: float

@@ -298,10 +298,10 @@ class RegionalMeasures(Source):
 def _warnings_of_change(
     cohort: Cohort, names: str, names_of_run: str, *, separator: str
 ) -> Iterator[str]:
-    """Warn if a cohort's measures are of another atlas or program than a trained run's measures.
+    """Yield a warning if a trained run learned from an atlas or program that a cohort lacks.
 
-    `names` are the cohort's atlases or programs, and `names_of_run` are the run's, both joined by
-    `separator`.
+    `names` is text that lists the atlases or programs of the cohort's measures, and `names_of_run`
+    the run's; `separator` stands between two names in each text.
     """
     wanted = set(filter(None, names_of_run.split(separator)))
     if names and not wanted <= set(names.split(separator)):

@@ -65,11 +65,13 @@ def resample(
     *keys: str,
     bounded: bool = True,
 ) -> dict[str, dict[str, Resamples]]:
-    """Return every model's metrics on the tested scans `members`, with resamples if `bounded`.
+    """Return every model's metrics on the tested scans `members`, with a bootstrap if `bounded`.
 
-    The result is name of a model → name of a metric → resamples. The seed is derived from `keys`:
-    two calls with the same scans, `units` and `keys` draw the same resamples, so that metrics of
-    one call can be subtracted from metrics of the other.
+    The result is name of a model → name of a metric → `Resamples`, which holds the metric's value
+    and, only if `bounded`, the value on each resample. Resamples draw `units`, the subject or site
+    of each scan. The seed is derived from `keys`: two calls with the same scans, `units` and `keys`
+    draw the same resamples, so that metrics of one call can be subtracted from metrics of the
+    other.
     """
     n = count_resamples(plan.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], plan.settings.seed, *keys[1:])

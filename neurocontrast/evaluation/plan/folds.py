@@ -111,7 +111,8 @@ def describe_splits(
 ) -> SplitDesign:
     """Describe for ``evaluation.json`` how the splits were made.
 
-    `n_twins` is the number of test rows that are copies of training rows, if a column names both.
+    `n_twins` is the number of test rows that are copies of training rows. Only the record of a
+    split by a column of ``train`` and ``test`` has this number.
     """
     if settings.split_column is not None:
         parts = _describe_fixed(settings.split_column, splits[0], scans.table, info, n_twins)

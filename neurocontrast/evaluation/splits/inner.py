@@ -107,9 +107,10 @@ def inner_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Return inner folds of `train`, made by subject at random: rows to fit, and rows to try.
 
-    If `sites` are given and there are enough of them, folds leave sites out. Where a class has
-    fewer than five subjects a fold, classes are spread evenly, over fewer folds if there are fewer
-    subjects than folds. Inner folds whose training rows lack a class are left out.
+    If `sites` are given and `site_inner_folds` finds folds, these leave sites out and are returned.
+    Else, if the smallest class has fewer than five subjects a fold, each class is spread evenly
+    over the folds; and there are at most as many folds as that class has subjects. Inner folds
+    whose rows to fit lack a class are left out.
     """
     by_site = [] if sites is None else site_inner_folds(target, train, subjects, sites)
     if by_site:

@@ -75,8 +75,8 @@ def with_estimator(model: ProbeModel, plan: Plan, names: Sequence[str], rows: Ro
     """Return the covariates' baseline with the user's estimator, if the estimator can fit them.
 
     The estimator is tried on the columns `names` in the training rows `rows`. If it fails, the
-    baseline has the default probe and a warning. Without a covariate the baseline is the average of
-    the training rows, which only a built-in probe is sure to predict.
+    baseline has the default probe and a warning. Without a covariate the baseline predicts the
+    target's average over the training rows; this is left to the default probe, without a warning.
     """
     columns = CovariateDesign(plan.table, tuple(names))
     n_covariates = len(model.covariates)

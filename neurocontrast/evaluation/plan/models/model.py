@@ -192,8 +192,8 @@ class GivenModel(Model):
     """A model fitted elsewhere in the same splits, such as a fine-tuned network.
 
     `predictions` has a prediction for each pair of repeat and fold; `title` names the model and
-    `expression` describes how the model was trained. `n_features` counts the features of all its
-    members together.
+    `expression` says in words how the model was trained. If the model averages the predictions of
+    several networks, `n_features` counts the features of all networks together.
     """
 
     title: str

@@ -439,9 +439,9 @@ def _lines_of_models(new_site: NewSite) -> Iterator[str]:
         if model != "embedding":
             name = f"{metric} {model}"
         figure = new_site.home[model][metric]
-        home = _figure(figure.value, [figure.low, figure.high])
+        home = _figure(figure.value, figure.interval)
         figure = new_site.unseen[model][metric]
-        unseen = _figure(figure.value, [figure.low, figure.high])
+        unseen = _figure(figure.value, figure.interval)
         yield f"New site: {name} {home} at known sites, {unseen} at unseen ones ({sites})."
 
 

@@ -83,6 +83,13 @@ class Estimate(ResultSection):
             return None
         return self.low, self.high
 
+    def as_columns(self, name: str) -> dict[str, float | None]:
+        """Return the value and both ends as cells of a table's row: ``NAME``, ``NAME_low`` ….
+
+        `name` is the name of the column of the value.
+        """
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 class ModelFigures(ResultSection):
     """Results of a model that the embedding is compared with, by metric."""

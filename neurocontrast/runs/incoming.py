@@ -368,23 +368,25 @@ def _cohort_of_files(scans: Path, channels: tuple[str, ...]) -> Cohort:
             f"{scans}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and "
             "their names do not say which belong together. Give a table with these columns."
         )
-    folder = (scans if scans.is_dir() else scans.parent).absolute()
-    paths = [path.absolute() for path in (scans_below(scans) if scans.is_dir() else [scans])]
-    identities = [_named(path.name) for path in paths]
-    names = pd.DataFrame(
-        {
-            "participant_id": [f"sub-{subject}" if subject else None for subject, _ in identities],
-            "session": [session for _, session in identities],
-        }
-    )
+    folder = scans.parent.absolute()
+    paths = [scans.absolute()]
+    if scans.is_dir():
+        folder = scans.absolute()
+        paths = list(map(Path.absolute, scans_below(scans)))
+    labels = []
+    sessions = []
+    for path in paths:
+        subject, session = _named(path.name)
+        labels.append(f"sub-{subject}" if subject else None)
+        sessions.append(session)
+    names = pd.DataFrame({"participant_id": labels, "session": sessions})
     by_path = names.duplicated(keep=False) | names["participant_id"].isna()
     of_file = [path.relative_to(folder).as_posix().partition(".")[0] for path in paths]
     names["participant_id"] = np.where(by_path, of_file, names["participant_id"])
     names["session"] = np.where(by_path, "", names["session"])
-    subjects = [
-        f"sub-{subject}" if subject else name
-        for (subject, _), name in zip(identities, names["participant_id"], strict=True)
-    ]
+    subjects = []
+    for label, name in zip(labels, names["participant_id"], strict=True):
+        subjects.append(label or name)
     return Cohort(names.assign(subject_id=subjects, path=list(map(str, paths))), scans, folder)
 
 

@@ -207,11 +207,7 @@ def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, fl
     figures = dict[str, float | None]()
     for name in ("unseen", "ratio"):
         estimate = getattr(new_site, name).get("embedding", {}).get(metric, Estimate())
-        figures |= {
-            name: estimate.value,
-            f"{name}_low": estimate.low,
-            f"{name}_high": estimate.high,
-        }
+        figures |= estimate.as_columns(name)
     return figures
 
 

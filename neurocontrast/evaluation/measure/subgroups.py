@@ -86,12 +86,10 @@ def tabulate_figures(
 
     `drawn` holds the resamples of each metric; every column's name begins with `prefix`.
     """
-    columns = {}
+    columns: dict[str, float | None] = {}
     for name, resamples in drawn.items():
         figure = resamples.figure(level=plan.settings.confidence_level)
-        columns[prefix + name] = figure.value
-        columns[f"{prefix}{name}_low"] = figure.low
-        columns[f"{prefix}{name}_high"] = figure.high
+        columns |= figure.as_columns(prefix + name)
     return columns
 
 

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -211,7 +210,7 @@ def _with_external_columns(
     A model is left out if one of its columns is absent, or empty, in the external table `tested`.
     The second list has a warning for each such model.
     """
-    with_measures: list[Model] = []
+    tested_models: list[Model] = []
     notices = []
     for model in models:
         empty = tested.reindex(columns=list(_columns_of(model))).isna().all()
@@ -221,8 +220,8 @@ def _with_external_columns(
             notices.append(Notice.of("external_baseline_left_out", text=reason))
         elif isinstance(model.design, CovariateDesign | MeasureDesign):
             design = replace(model.design, table=joined.table)
-            with_measures.append(replace(model, design=design))
-    return with_measures, notices
+            tested_models.append(replace(model, design=design))
+    return tested_models, notices
 
 
 def warn_of_untested(plan: Plan) -> Plan:
@@ -233,15 +232,16 @@ def warn_of_untested(plan: Plan) -> Plan:
     """
     if plan.external is None:
         return plan
-    tested = set(map(attrgetter("name"), plan.external.plan.models))
+    tested_or_named = {model.name for model in plan.external.plan.models}
+    tested_or_named |= {model.name for model in _models_of_columns(plan)}
     names = []
     for model in plan.models:
-        if model.name in tested or (isinstance(model, ProbeModel) and _columns_of(model)):
+        if model.name in tested_or_named:
             continue
-        if model.baseline is None:
-            names.append(model.name)
-        else:
-            names.append(model.baseline.name)
+        name = model.name
+        if model.baseline is not None:
+            name = model.baseline.name
+        names.append(name)
     if not names:
         return plan
     notice = Notice.of("external_untested", models=", ".join(names))

@@ -93,12 +93,12 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         """Refuse parameters of a wrong type or value, in the words of scikit-learn."""
         for parameter in self.side_parameters:
             value = getattr(self, parameter)
-            is_list = hasattr(value, "__len__") and not isinstance(value, str | bytes)
-            allowed = "an array-like"
-            is_allowed = is_list
             if parameter in self.single_parameters:
                 allowed = "an instance of 'str', an instance of 'int' or None"
                 is_allowed = value is None or isinstance(value, Column)
+            else:
+                allowed = "an array-like"
+                is_allowed = hasattr(value, "__len__") and not isinstance(value, str | bytes)
             if not is_allowed:
                 raise ValueError(self._refusal(parameter, allowed))
         if self.handle_unknown not in _HANDLINGS:

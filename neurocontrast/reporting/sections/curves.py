@@ -41,8 +41,11 @@ def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
         return None
     remark = _draw_chance(axes, files, tested, curve)
     positive = f" (“{style.plain_label(files.positive, length=20)}” found)"
-    labels = {"roc": ("1 − specificity", f"Sensitivity{positive}")}
-    xlabel, ylabel = labels.get(curve, (f"Recall{positive}", "Precision"))
+    xlabel = f"Recall{positive}"
+    ylabel = "Precision"
+    if curve == "roc":
+        xlabel = "1 − specificity"
+        ylabel = f"Sensitivity{positive}"
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     style.legend_below(figure, axes, n_columns=1)
     legend = "; ".join(axes.get_legend_handles_labels()[1]).replace("\\", "")

@@ -160,7 +160,7 @@ def say_new_site(files: EvaluationFolder) -> str | None:
     name = "mean absolute error" if key == "mae" else describe_metric(key).name
     years = " years" if files.target == "age" else ""
     scans = "" if unseen.n is None else f"; {unseen.n:,} scans"
-    ends = interval_text((unseen.low, unseen.high), digits=2)
+    ends = interval_text(unseen.interval, digits=2)
     claim = (
         f"At a site that the model has not seen, the {name} of {files.target} is "
         f"{number_text(unseen.value, digits=2)}{years} "
@@ -196,7 +196,7 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
     ratio = _ratio(files, key)
     if ratio is None or ratio.value is None:
         return f", against {at_home}"
-    between = interval_text((ratio.low, ratio.high), digits=2)
+    between = interval_text(ratio.interval, digits=2)
     if between == DASH:
         between = "no interval"
     the = "the " if home else ""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from neurocontrast.data.columns import Where, levels_of, no_column
 from neurocontrast.data.connected import number_connected
 from neurocontrast.data.problems import first_names
 from neurocontrast.data.sources import Source
+from neurocontrast.documents.document import Json
 from neurocontrast.documents.members import MembersRecord
 from neurocontrast.documents.provenance import Provenance
 from neurocontrast.encoders.members import join_starts, read_record, write_members
@@ -205,15 +207,38 @@ def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
     return {**where, "site": tuple(kept)}
 
 
+@dataclass(frozen=True)
+class OpenedMembers:
+    """Run of members that is ready to be trained, with its ``members.json``."""
+
+    run: Run
+    """Run, with the table of samples if the run is new: members then need not read the table."""
+    record: MembersRecord
+
+    @classmethod
+    def as_told(cls, run: Run, content: Json) -> Self:
+        """Return the opened `run` from the content of ``members.json``, told by the first process.
+
+        All processes but the first open a run in this way.
+        """
+        return cls(run, MembersRecord.model_validate(content))
+
+    def for_others(self) -> Json:
+        """Return the JSON-ready content of ``members.json``, which other processes are told."""
+        return self.record.model_dump(mode="json")
+
+
 def train_members(run: Run, engine: Engine, progress: Progress) -> None:
     """Train the members of a run one after another, each as a separate run."""
     with ExitStack() as stack:
-        record = after_first(
+        opened = after_first(
             engine.processes,
             partial(_open_members, run, stack, progress),
-            MembersRecord.model_validate,
-            tell=methodcaller("model_dump", mode="json"),
+            partial(OpenedMembers.as_told, run),
+            tell=OpenedMembers.for_others,
         )
+        run = opened.run
+        record = opened.record
         n_members = len(record.seeds)
         for number in range(n_members):
             progress.message(f"{run.folder}: member {number + 1} of {n_members}.")
@@ -230,12 +255,13 @@ def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
     return replace(run, settings=settings, folder=folder, resumes=True)
 
 
-def _open_members(run: Run, stack: ExitStack, progress: Progress) -> MembersRecord:
+def _open_members(run: Run, stack: ExitStack, progress: Progress) -> OpenedMembers:
     """Check all members of a run before one is trained, and write or read ``members.json``."""
     settings = run.settings
     folder = run.folder
     is_new = check_new(folder, resume=run.resumes)
     if is_new:
+        run = replace(run, listed=run.list_samples())
         # Members leave the same people out, and name them.
         cohort, _ = leave_out_unlearnable(settings, run.source, run.read_cohort(), SILENT)
         record = plan_members(settings, cohort)
@@ -250,14 +276,14 @@ def _open_members(run: Run, stack: ExitStack, progress: Progress) -> MembersReco
     if is_new:
         write_members(folder, record)
         write_config(folder / "config.yaml", settings)
-        return record
+        return OpenedMembers(run, record)
     continue_run(folder, settings, progress)
     for number in range(len(record.seeds)):
         if not is_finished(folder_of_member(folder, number), settings):
             record = record.model_copy(update={"weights": None})
             write_members(folder, record)
             break
-    return record
+    return OpenedMembers(run, record)
 
 
 def check_members(

@@ -99,6 +99,8 @@ class Run:
         Source of the samples, before preprocessing is fitted to the training scans.
     resumes : bool
         Whether a run in `folder` is continued; without a run there, a new one begins.
+    listed : Cohort, optional
+        All samples of the run's table, if the table has been read; members of a run share it.
 
     Examples
     --------
@@ -111,6 +113,7 @@ class Run:
     folder: Path
     source: Source
     resumes: bool = False
+    listed: Cohort | None = None
 
     @classmethod
     def create(
@@ -145,9 +148,16 @@ class Run:
 
     def read_cohort(self, *, check_images: bool = True, skipped: Collection[str] = ()) -> Cohort:
         """Read the rows of the table that ``data.where`` selects, without samples in `skipped`."""
-        return read_cohort_of(
-            self.settings, self.source, check_images=check_images, skipped=skipped
-        )
+        listed = self.listed
+        if listed is None:
+            listed = self.list_samples(check_images=check_images)
+        cohort = listed.select(self.settings.data.where)
+        return without(cohort, skipped) if skipped else cohort
+
+    def list_samples(self, *, check_images: bool = True) -> Cohort:
+        """Read all rows of the table of samples, whether or not ``data.where`` selects them."""
+        assert self.source.table is not None
+        return self.source.read_cohort(self.source.table, check_images=check_images)
 
     def components(self, cohort: Cohort | None = None, *, is_new: bool = True) -> RunComponents:
         """Build data, network and loss of the run, by default for all rows that settings select.
@@ -383,12 +393,3 @@ class Run:
         components = self.components(self.read_cohort(skipped=told.skipped), is_new=False)
         source = components.source.as_in_run(told.samples)
         return OpenedRun(told.is_new, components.with_source(source), told.skipped)
-
-
-def read_cohort_of(
-    settings: Config, source: Source, *, check_images: bool = True, skipped: Collection[str] = ()
-) -> Cohort:
-    """Read the samples of `source` that ``data.where`` keeps, without samples in `skipped`."""
-    assert source.table is not None
-    cohort = source.read_cohort(source.table, check_images=check_images).select(settings.data.where)
-    return without(cohort, skipped) if skipped else cohort

@@ -99,7 +99,7 @@ def cross_validate(
 def _predict_split(
     number: int, model: Model, target: Target, split: Split, context: FitContext
 ) -> tuple[int, Prediction]:
-    """Return the split's number and a model's prediction of the split's test rows.
+    """Return `number`, the split's position, and a model's prediction of the split's test rows.
 
     An error of the user's estimator is raised again with the fold, and with the name of any model
     but the embedding's.

@@ -30,12 +30,13 @@ SCAN_KEYS = ["participant_id", "session"]
 
 @dataclass(frozen=True)
 class ComparedEvaluation:
-    """Evaluation in a comparison: record, tables, and where the tested scans are from.
+    """Evaluation in a comparison: ``evaluation.json``, tables, and where the tested scans are from.
 
-    `predictions`, `folds` and `confounds` are tables of the evaluation; `confounds` is None if the
-    evaluation did not measure confounds. `sites_tested` says whether tested scans are of sites in
-    the training folds: ``known``, ``unseen`` or ``mixed``. `fixed` says whether a column of the
-    table of scans gave the one test set.
+    `record` is the content of ``evaluation.json``. `predictions`, `folds` and `confounds` are
+    tables of the evaluation; `confounds` is None if the evaluation did not measure confounds.
+    `sites_tested` says whether tested scans are of sites in the training folds: ``known``,
+    ``unseen`` or ``mixed``. `fixed` says whether a column of the table of scans gave the one test
+    set.
     """
 
     record: Result
@@ -198,10 +199,12 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return the embedding's metric at unseen sites, and its ratio to the metric at known sites.
+    """Return a metric at sites that the probe was not fitted on, and its ratio to known sites.
 
-    Keys are ``unseen`` and ``ratio``, and ``unseen_low``, ``unseen_high`` … for the ends of
-    intervals. All are None if the evaluation did not test at unseen sites.
+    The metric is that of the embedding's probe, and known sites are those with scans among the
+    probe's training scans; which sites the encoder has seen does not count. Keys are ``unseen`` and
+    ``ratio``, and ``unseen_low``, ``unseen_high`` … for the ends of intervals. All are None if the
+    evaluation did not test at unseen sites.
     """
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
@@ -235,11 +238,13 @@ _TRADEOFF = [
 def tradeoff_table(
     evaluations: Mapping[str, ComparedEvaluation], models: pd.DataFrame
 ) -> pd.DataFrame:
-    """Tabulate how well each model predicts the site, and the target at known and unseen sites.
+    """Tabulate how well evaluations predict the site, and the target at known and unseen sites.
 
-    `models` has the rows of one metric. If an evaluation holds sites out, its value in `models` is
-    of unseen sites. The table is empty if no evaluation predicted the site, tested at unseen sites,
-    or counted scans outside the training distribution.
+    `models` has a row for each evaluation: the name under which it is in `evaluations`, one metric,
+    and value and interval. The table has a row for each of them. A site is unseen if the probe was
+    not fitted on scans of the site. If an evaluation holds sites out, its value in `models` is of
+    unseen sites. The table has no rows if none of the evaluations has any of three numbers: how
+    well the site is predicted, the metric at unseen sites, scans outside the training distribution.
     """
     rows = []
     for row in models.to_dict("records"):
@@ -252,11 +257,12 @@ def tradeoff_table(
 def _tradeoff_row(
     row: Mapping[Hashable, Any], evaluation: ComparedEvaluation
 ) -> dict[Hashable, Any]:
-    """Return a row of `tradeoff_table`: a model's metric, with columns from its evaluation.
+    """Return a row of `tradeoff_table`: an evaluation's metric, with columns from the evaluation.
 
-    `row` holds the model's name, a metric, and value and interval. Added are how well the site is
-    predicted, the metric at known or at unseen sites and of a constant, and the number of scans
-    outside the training distribution.
+    `row` holds the evaluation's name (``model``), a metric, and value and interval. Added are how
+    well the site is predicted; the metric of the target at known or at unseen sites, and of a
+    constant prediction of the target at unseen sites; and the number of scans outside the training
+    distribution.
     """
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()

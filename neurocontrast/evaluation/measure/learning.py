@@ -112,7 +112,8 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 def _names(plan: Plan) -> list[str]:
     """Return the names of the target's metrics that get a learning curve.
 
-    Only metrics that should be high, or low, and that a single fold has a value of, are included.
+    Left out are metrics of which neither more nor less is better, such as the calibration slope,
+    and metrics that are computed only for all folds together, such as ``auc_within_fold``.
     """
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
@@ -123,10 +124,11 @@ def _names(plan: Plan) -> list[str]:
 
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
-    """Return the points of one metric's learning curve, for `LearningPoint`.
+    """Return the points of one metric's learning curve as dicts, one for each training size.
 
-    `sizes` holds the metric's values in all fits, grouped by the number of training subjects; a
-    point has their mean, standard deviation and number of finite values.
+    The keys are the fields of `LearningPoint`. `sizes` holds the metric's values in all fits,
+    grouped by the number of training subjects; a point has their mean, standard deviation and
+    number of finite values.
     """
     summary = sizes.agg(["mean", "std", "count"])
     return [
@@ -192,7 +194,8 @@ def tabulate_curves(curves: Mapping[str, Mapping[str, Sequence[LearningPoint]]])
     """Tabulate learning curves of several models: a row for each model, metric and size.
 
     `curves` is name of a model → name of a metric → points. Columns are ``model``, ``metric``,
-    ``n_train``, ``mean``, ``sd`` and ``n``.
+    ``n_train`` (training subjects), ``mean`` and ``sd`` of the metric over all fits of this size
+    (in every draw of subjects and every fold), and ``n``, the number of fits with a finite value.
     """
     rows = [
         {"model": model, "metric": metric, **point.model_dump()}

@@ -22,10 +22,10 @@ there are fewer bins, at least two."""
 
 
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
-    """Return name of a file → table, of the scans, folds, predictions and calibration of a plan.
+    """Return tables of a plan's scans, folds, predictions and calibration, by the name of the file.
 
-    `predictions` are out-of-fold, by name of the model. Calibration is only of predicted
-    probabilities.
+    `predictions` are out-of-fold, by name of the model. The table of calibration is there only for
+    predicted probabilities.
     """
     table = plan.table
     target = plan.target
@@ -65,8 +65,9 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight.
 
-    A row is of one split. The strength is of the regularisation, and the weight is the network's
-    share among groups of feature columns, where components are appended.
+    A row is of one split. The strength is that of the penalty. If an encoder keeps linear
+    components beside its network, the weight is the share of the network's features in the total
+    variance of the features; there is no such column for other encoders.
     """
     target = plan.target
     strength = plan.probe.strength_name

@@ -47,14 +47,19 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Return a function of this metric and another of the same resamples, such as the ratio."""
+        """Return the resamples of a new metric computed from this one and `other`, as their ratio.
+
+        `function` takes arrays of both metrics' values and returns the new metric's. It is applied
+        to the values of all scans, of each jackknife sample and of each bootstrap resample, which
+        must be the same for both metrics.
+        """
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
             value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
         )
 
     def __sub__(self, other: Resamples) -> Resamples:
-        """Return the difference of this metric and another of the same resamples."""
+        """Return the resamples of the difference: this metric minus another on the same resamples."""
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:

@@ -59,7 +59,7 @@ class Resamples:
         )
 
     def __sub__(self, other: Resamples) -> Resamples:
-        """Return the resamples of the difference: this metric minus another on the same resamples."""
+        """Return the resamples of this metric minus another on the same resamples."""
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:

@@ -178,7 +178,7 @@ def _select_scans(
 
 
 def _models_of_columns(plan: Plan) -> list[ProbeModel]:
-    """Return the models that read columns of the plan's table, as a model of regional measures does.
+    """Return the models that read columns of the plan's table, such as that of regional measures.
 
     The first two models of the plan, embedding and covariates, are not among them.
     """

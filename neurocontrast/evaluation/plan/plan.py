@@ -122,7 +122,7 @@ class Plan:
         predicted: str = "",
         block: str = "",
     ) -> FeatureDesign:
-        """Return the `FeatureDesign` of one encoder's features, or of the columns of one `block`."""
+        """Return the `FeatureDesign` of one encoder's features, or of the columns of a `block`."""
         target = self.target.name
         steps = adjustments(self.table, self.settings, target=target, predicted=predicted)
         if not block:
@@ -233,7 +233,7 @@ class Plan:
 
     @property
     def n_features(self) -> int:
-        """Number of features that the embedding's model reads: of one encoder, or of all together."""
+        """Number of features that the embedding's model reads, of all encoders together."""
         embedding = self.models[0]
         if isinstance(embedding, GivenModel):
             return embedding.n_features

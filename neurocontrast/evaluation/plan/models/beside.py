@@ -1,4 +1,7 @@
-"""Model of measures and the embedding together: does the embedding add to the measures?"""
+"""Model of regional measures and the embedding together, fitted to both side by side.
+
+It is compared with the model of the measures alone: does the embedding add to the measures?
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def make_regional_beside(plan: Plan) -> ProbeModel | None:
-    """Return the model of regional measures and embedding together; None without measures."""
+    """Return the model of regional measures and embedding together; None without measures.
+
+    None also in the cases of `make_beside`.
+    """
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
             return make_beside(plan, model)

@@ -112,7 +112,10 @@ _KERNEL_RIDGE = Probe(
 
 
 def kernel_probe(kind: str) -> Probe:
-    """Return the probe of a kernel model: kernel ridge for numbers, kernel logistic for classes."""
+    """Return the probe with a Gaussian kernel for a kind of target.
+
+    It is kernel ridge regression for ``continuous``, and kernel logistic regression for classes.
+    """
     if kind == "continuous":
         return _KERNEL_RIDGE
     return _KERNEL_LOGISTIC

@@ -1,4 +1,4 @@
-"""Fit the models of a plan: predictions by cross-validation, and the probe fitted to all scans."""
+"""Fit the models of a plan in every fold, and the embedding's probe once more to all scans."""
 
 from __future__ import annotations
 

@@ -43,9 +43,10 @@ Predictions = dict[str, OutOfFold]
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
-    """Join predictions, one for each split, in arrays over all scans of the target.
+    """Join the test rows' predictions, one object for each split, in arrays over all scans.
 
-    The arrays have a row for each repeat of the splits.
+    The arrays (n_repeats, n) have a row for each repeat of the splits, and a column for each scan
+    of the target.
     """
     n = len(target.values)
     n_repeats = 1 + max(split.repeat for split in splits)

@@ -1,4 +1,4 @@
-"""Compare models on the same folds by their metrics, and by how well each predicts the site."""
+"""Compare evaluations on the same folds by their metrics, and by how well they predict the site."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -50,14 +50,16 @@ class ComparedEvaluation:
 def compare_models(
     evaluations: Mapping[str, ComparedEvaluation], *, n_bootstraps: int, level: float, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate the metrics of models, and the differences of all other models from the first.
+    """Tabulate the metrics of evaluations, and the differences of all others from the first.
 
-    Intervals are BCa intervals over the same resamples for all models, of the subjects or sites
-    that the first evaluation resampled. ``p_value`` is of the corrected resampled t-test over
-    folds, or, for the one test set of the fixed design, of `_paired_test`; ``p_adjusted`` is
-    corrected for the number of models compared by the metric (Holm). If sites are held out, folds
-    are no random draws, and both p-values are empty. With several classes in the fixed design,
-    metrics that rank scans have no interval.
+    Compared are the models of the embedding, one of each evaluation. The first table has a row for
+    each metric and model, the second a row for each metric and model but the first one. Intervals
+    are BCa intervals over the same resamples for all models, of the subjects or sites that the
+    first evaluation resampled. ``p_value`` is of the corrected resampled t-test over folds, or, for
+    a single test set that a column gave, of `_paired_test`; ``p_adjusted`` is corrected for the
+    number of models compared by the metric (Holm). If sites are held out, folds are no random
+    draws, and both p-values are empty. With several classes in such a test set, metrics that rank
+    scans have no interval.
     """
     reference, *others = evaluations
     first = evaluations[reference]
@@ -175,11 +177,12 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
 def _paired_test(
     target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
 ) -> dict[str, Any]:
-    """Test two models on one test set by McNemar's test, for accuracy and the like.
+    """Test the difference of a metric between two models on one test set by McNemar's test.
 
-    Returned are cells of a table's row: ``n_folds``, ``p_value`` and ``test``. There is no test
-    (None) for other metrics, or where a subject has several images: McNemar's test needs
-    independent images. `units` holds the subject or site of each scan.
+    Returned are cells of a table's row: ``n_folds``, ``p_value`` and ``test``. The test is made for
+    accuracy, top-5 accuracy, sensitivity and specificity. There is no test (None) for other
+    metrics, or where a subject has several images: McNemar's test needs independent images. `units`
+    holds the subject or site of each scan.
     """
     rows = model.tested
     no_test = {"n_folds": 1, "p_value": None, "test": None}

@@ -145,10 +145,11 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Return a record of how an evaluation harmonises and residualises the features.
+    """Return the section `Confounds` of ``evaluation.json``, filled with settings alone.
 
-    The record says that there is no OpenBHB score because of ``confounds=false``;
-    `measure_confounds` replaces that where confounds are measured.
+    The section says how the features are harmonised and residualised, and that there is no OpenBHB
+    score because of ``confounds=false``; `measure_confounds` replaces the latter where it predicts
+    site, age and sex.
     """
     settings = plan.settings
     return Confounds(
@@ -164,7 +165,8 @@ def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
     """Return rows of the plan's table among which confounds are predicted, and a note.
 
     Of more than `MAX_SCANS` scans, subjects are drawn at random, and the note says so; the note is
-    None if no scan is left out. With a fixed split only rows of the test set are returned.
+    None if no scan is left out. If a column of the table gives the test set, only rows of the test
+    set are returned.
     """
     among: Rows = np.arange(len(plan.table))
     if plan.fixed:

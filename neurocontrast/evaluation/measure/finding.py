@@ -32,7 +32,7 @@ class Measurement:
     notices: list[Notice] = field(default_factory=list)
 
     def with_further(self, further: "Measurement") -> "Measurement":
-        """Return a new object with these results and those of `further`; neither is changed."""
+        """Return a new object with the results of both objects, this and `further`."""
         return Measurement(
             self.records | further.records,
             self.tables | further.tables,

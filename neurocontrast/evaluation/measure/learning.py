@@ -48,8 +48,9 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
 
     Subjects are drawn with all their scans, and the smaller sizes of a draw are parts of the larger
     ones. Folds and draws depend on scans, target and seed, and are the same for every encoder.
-    Returned are the curves as a record, and the table ``learning_curve.tsv`` with a row for each
-    fit; the record is None without ``train_sizes``.
+    Returned are the section `LearningCurve` of ``evaluation.json``, and the table
+    ``learning_curve.tsv`` with a row for each split, draw and size. Without the setting
+    ``train_sizes`` the section is None, and there is no table.
     """
     plan = inputs.plan
     settings = inputs.plan.settings

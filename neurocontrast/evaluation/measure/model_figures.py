@@ -181,8 +181,8 @@ def _with_p_values(
 ) -> dict[str, Increment]:
     """Return the embedding's gains over the model `other`, with p-values of a test over folds.
 
-    `gains` is name of a metric → difference, and `folds` the table ``folds.tsv``. The p-value of a
-    descriptive metric is None.
+    `gains` is name of a metric → difference, and `folds` the table ``folds.tsv``. The p-value is
+    None for a metric of which neither more nor less is better, such as the calibration slope.
     """
     tested = {}
     for name, gain in gains.items():
@@ -197,10 +197,10 @@ def _with_p_values(
 
 
 def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
-    """Write p-values adjusted for the number of baselines (Holm) into `increments`.
+    """Write p-values adjusted for the number of compared models (Holm) into `increments`.
 
-    `increments` is name of a baseline → name of a metric → difference; p-values are adjusted metric
-    by metric. Nothing is changed for a single baseline.
+    `increments` is name of a model that the embedding is compared with → name of a metric →
+    difference. P-values are adjusted metric by metric. Nothing is changed for a single model.
     """
     if len(increments) < 2:
         return

@@ -1,4 +1,4 @@
-"""Measure a probe at sites that it was not fitted on, beside the same people at known sites.
+"""Measure a probe at unseen sites, beside the same people at known sites.
 
 A site is known if scans of other people at the site are in the training folds, and unseen if no
 scan of the site is.
@@ -221,11 +221,12 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
 ) -> tuple[Predictions, Predictions]:
-    """Return predictions by models fitted on the scan's site, and by models fitted without it.
+    """Return predictions at known sites, and predictions at sites that are left out.
 
-    Each of the two results is name of a model → predictions, for the embedding, the covariates and
-    a constant. The first result takes `predictions`, made in the plan's splits; models of the
-    second are fitted here, in folds that leave out sites.
+    Each of the two is name of a model → predictions, for the embedding, the covariates and a
+    constant. Those at known sites are taken from `predictions`, made in the plan's splits, where
+    other scans of the site were trained on. For the second, the models are fitted here in folds
+    that leave out sites.
     """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True

@@ -36,8 +36,9 @@ class ScansOutside:
 def measure_outlyingness(inputs: Inputs) -> Measurement:
     """Measure each tested scan's distance from other subjects' scans, and count outlying scans.
 
-    Where sites are held out, the distance is from scans of other sites. Returned are the counts as
-    a record, the table ``outlyingness.tsv`` and warnings.
+    Distances are Mahalanobis distances. Where sites are held out, the distance is from scans of
+    other sites. Returned are the counts as the section `Outlyingness` of ``evaluation.json``, the
+    table ``outlyingness.tsv`` and warnings; with ``outlyingness=false`` nothing is measured.
     """
     plan = inputs.plan
     reference = inputs.reference

@@ -1,4 +1,4 @@
-"""Compose ``evaluation.json`` and the tables of an evaluation from a plan and predictions."""
+"""Compose the content of ``evaluation.json``, and tables, from a plan and its predictions."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -105,9 +105,11 @@ def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> Measu
 
 
 def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Permutation | None:
-    """Test the embedding against permuted labels, for ``permutation`` of ``evaluation.json``.
+    """Return the section ``permutation`` of ``evaluation.json``: a test against permuted labels.
 
-    None with ``n_permutations=0``, and for a network that is trained in the folds.
+    `model` holds the predictions of the embedding's model, which is fitted anew to labels that are
+    exchanged between subjects. None with ``n_permutations=0``, and for a network that is trained in
+    the folds.
     """
     settings = plan.settings
     is_site = plan.target.name == "site"
@@ -158,9 +160,9 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the name of the model that joins the embedding to the features of `model`.
+    """Return the name of the model that reads the features of `model` and the embedding together.
 
-    The name is "" if none of `models` does.
+    The name is "" if there is no such model among `models`.
     """
     first = model.name
     if model.baseline is not None and model.baseline.of:

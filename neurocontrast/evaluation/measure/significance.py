@@ -243,9 +243,9 @@ def _permuted_figures(
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return name of a metric → value of all folds' predictions of a model together.
+    """Return name of a metric → value, from all folds' predictions of a model together.
 
-    Descriptive metrics, which should be neither high nor low, are left out.
+    Metrics of which neither more nor less is better, such as the calibration slope, are left out.
     """
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     pooled = pooled_metrics(target, model, rows=model.tested, names=names)

@@ -100,7 +100,7 @@ def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame
 
 
 def model_prefix(model: str) -> str:
-    """Return the prefix of a model's columns in tables: ``voxels_``; empty for the embedding."""
+    """Return the prefix of a model's columns in tables, as ``voxels_``; "" for the embedding."""
     return "" if model == "embedding" else f"{model}_"
 
 
@@ -111,10 +111,12 @@ def prediction_table(
     *,
     with_paths: bool = False,
 ) -> pd.DataFrame:
-    """Tabulate the predictions: one row for each tested scan and repeat, one score a model.
+    """Tabulate the predictions: a row for each tested scan and repeat, a column for each model.
 
-    `table` holds the scans in the order of the values of `target`. The decision is the embedding's,
-    as are the scores of several classes.
+    `table` holds the scans in the order of the values of `target`. A model's column has its scores,
+    for several classes the score of the true class. Only the embedding's model also has a column of
+    decided classes and, for several classes, a column for the scores of each class. `with_paths`
+    adds the names of the scans' files.
     """
     embedding = predictions["embedding"]
     labels = np.array(target.classes, dtype=object)

@@ -178,9 +178,10 @@ class Resampling:
     """Draws with the same units and seed are the same for every model."""
 
     def weigh(self, rows: Rows) -> Iterator[Floats]:
-        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples.
+        """Yield arrays of weights (n, scans), which together have a row for each sample.
 
-        The columns are the scans `rows`.
+        Jackknife samples come first, then bootstrap resamples. A weight says how often a sample
+        holds a scan; the columns are the scans `rows`.
         """
         units = self.units[rows]
         yield from leave_out(units)
@@ -259,9 +260,10 @@ def count_resamples(n_bootstraps: int, n_rows: int) -> int:
 
 
 def leave_out(units: Labels) -> Iterator[Floats]:
-    """Yield blocks of jackknife weights (groups, scans): 0 for the unit or units left out.
+    """Yield arrays of jackknife weights (samples, scans): 0 for scans left out, 1 for all others.
 
-    There are at most `MAX_LEFT_OUT` groups.
+    A sample leaves out all scans of one of the `units`, subjects or sites. With more than
+    `MAX_LEFT_OUT` units, a sample leaves out several, so that there are no more samples.
     """
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
     groups = np.unique(codes)[:, None]
@@ -270,7 +272,10 @@ def leave_out(units: Labels) -> Iterator[Floats]:
 
 
 def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
-    """Yield blocks of bootstrap weights (resamples, scans): how often a scan's unit was drawn."""
+    """Yield arrays of bootstrap weights (resamples, scans): how often a scan's unit was drawn.
+
+    `units` has the subject or site of each scan. The arrays together have `n_bootstraps` rows.
+    """
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)

@@ -190,9 +190,9 @@ def _models_of_columns(plan: Plan) -> list[ProbeModel]:
 
 
 def _columns_of(model: ProbeModel) -> tuple[str, ...]:
-    """Return the names of the table columns that a model reads; empty for any other model.
+    """Return the names of the columns of the plan's table that a model reads.
 
-    Other models read features, images or arrays.
+    The tuple is empty for a model of features, images or arrays.
     """
     if isinstance(model.design, CovariateDesign | MeasureDesign):
         return tuple(model.design.names)

@@ -44,12 +44,15 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Leaks:
-    """Leaks that `check_leaks` found and allowed: tested people of pretraining, copied scans."""
+    """Leaks that `check_leaks` found and allowed: tested people of pretraining, and copied scans.
+
+    `notices` are the warnings about both.
+    """
 
     overlap: Overlap
     notices: tuple[Notice, ...]
     n_twins: int = 0
-    """Test rows of the fixed design that are copies of fitted rows."""
+    """Number of test rows that are copies of training rows, where a column names the test rows."""
 
 
 def check_leaks(
@@ -62,7 +65,7 @@ def check_leaks(
     """Refuse tested people whom the encoder was pretrained on, and one scan under two names.
 
     With the setting ``allow_overlap`` both are warned about. If a column names the test rows, test
-    rows that are copies of fitted rows are counted, not refused, since official image sets hold
+    rows that are copies of training rows are counted, not refused, since official image sets hold
     some.
     """
     allowed = settings.allow_overlap

@@ -62,10 +62,11 @@ def look_at_cohort(
 
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
-    """Return a warning that the baseline lacks covariates of the settings; empty if none is missed.
+    """Return a list with a warning that the model of covariates lacks some of the settings' ones.
 
-    `used` are the baseline's covariates, and `dropped` has the reason for each one left out. A
-    baseline may lack the target, and a site that is held out, unless no covariate is left.
+    `used` are the columns that the model reads, and `dropped` has the reason for each one left out.
+    The list is empty if no covariate is left out but the target, or a site that is held out, and
+    some are left.
     """
     if not used:
         return [Notice.of("baseline_empty", reasons=_join_reasons(dropped, expected=()))]
@@ -168,7 +169,7 @@ def _look_at_sizes(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
 
 
 def _look_at_site_spellings(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of sites whose names differ in spelling alone."""
+    """Warn of sites whose names differ only in case, accents, spaces, hyphens or zeros."""
     if target.name != "site":
         for group in spelled_alike(site_names(table["site"])):
             yield Notice.of("site_spelling", sites=one_of(group))

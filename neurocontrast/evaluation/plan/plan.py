@@ -183,20 +183,20 @@ class Plan:
         return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
 
     def describe(self, model: Model) -> EstimatorSection:
-        """Describe a model's estimator as the section ``probe`` of `evaluation.json` does."""
+        """Return a description of a model's estimator, as ``evaluation.json`` has under ``probe``."""
         n_train = max(len(split.train) for split in self.splits)
         return model.describe(self.target, self.settings, n_train=n_train)
 
     @property
     def estimators(self) -> dict[str, EstimatorSection]:
-        """Descriptions of the models' estimators, by the name of the model."""
+        """Name of a model → its estimator, as section ``probe`` of ``evaluation.json`` has it."""
         described = {}
         for model in self.models:
             described[model.name] = self.describe(model)
         return described
 
     def estimator_title(self, model: Model) -> str:
-        """Return the name of a model's estimator for a sentence."""
+        """Return the name of a model's estimator for a sentence, such as ``ridge regression``."""
         described = self.describe(model)
         return str(described.title or described.name)
 
@@ -269,7 +269,7 @@ class Plan:
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the embedding's model is not written to a file; None if it is written."""
+        """Reason why the embedding's model is not written to a file; None if a file is written."""
         return self.models[0].why_not_stored(self.settings)
 
     @property

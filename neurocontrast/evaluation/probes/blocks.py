@@ -64,10 +64,11 @@ class BlockColumns:
 
 @dataclass(frozen=True, eq=False)
 class BlockProducts:
-    """Inner products of each block's rows with the training rows, in place of wide features.
+    """Inner products of rows with the training rows, for each block of features by itself.
 
-    Inner products are enough for principal axes: the inner products of weighed blocks are weighted
-    sums of the inner products of the blocks.
+    They stand in for features that outnumber the training rows. Inner products are enough for
+    principal axes: if blocks are scaled, the inner products of all features are weighted sums of
+    the inner products of the blocks.
     """
 
     train: Sequence[Floats]

@@ -212,10 +212,10 @@ def count_varying(variances: Floats, sizes: Sequence[int]) -> list[int]:
 
 
 def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[float]:
-    """Return the divisor of each block's standardised features that gives a block its weight.
+    """Return, for each block of columns, the number by which its standardised features are divided.
 
-    Weights are shares of the total variance. `n_varying` are the numbers of features that vary in
-    training, by block.
+    A block then has its entry in `weights` as its share of the total variance. `n_varying` are the
+    numbers of features that vary in training, by block. The divisor of a weight of 0 is infinite.
     """
     n_blocks = len(n_varying)
     divisors = []
@@ -375,8 +375,8 @@ class Matrices(NamedTuple):
 def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
     """Standardise features of training and test rows by the training rows' means and deviations.
 
-    With more features than training rows, project onto the training rows' principal axes: the same
-    fit of smaller matrices.
+    `design` gives the features of the rows. With more features than training rows, they are
+    projected onto the training rows' principal axes: the same fit of smaller matrices.
     """
     x_train, x_test = design(train, test)
     scaler = scaler_of(design, n_columns=x_train.shape[1]).set_params(copy=False)

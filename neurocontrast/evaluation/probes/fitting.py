@@ -74,7 +74,7 @@ def fit_probe(
     estimator: Probe | BaseEstimator | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows of a split, and predict and decide about the test rows.
+    """Fit a probe to the training rows of a split, and return scores and decisions of test rows.
 
     Parameters
     ----------

@@ -150,7 +150,8 @@ class Losses:
 def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
     """Return the penalty, and the width of a kernel, with the least mean loss on inner folds.
 
-    `pairs` are the inner folds, and `values` has the target of all rows.
+    `design` gives the features of the rows, `pairs` are the inner folds, and `values` has the
+    target of all rows. The result is a `Choice` without a weight of blocks.
     """
     matrices = []
     for fit, tried in pairs:

@@ -208,7 +208,10 @@ class Residualiser(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Regress features on the covariates in `side` by least squares; keep the coefficients."""
+        """Regress features `x` (n, p) on the covariates in `side` by least squares.
+
+        The coefficients, and the covariates' means, are stored as `coef_` and `centre_`.
+        """
         if not len(self.covariates):
             return
         covariates = self.encode_covariates(side, self.covariates, fit=True)
@@ -217,7 +220,10 @@ class Residualiser(SideColumnTransformer):
         self.coef_ = np.linalg.lstsq(covariates - self.centre_, x - x.mean(axis=0), rcond=None)[0]
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return the features without the effect of the covariates in `side`, as estimated."""
+        """Return features (n, p) without the effect of the covariates in the table `side`.
+
+        The effect is the one that `estimate` has learned.
+        """
         if not len(self.covariates):
             return x
         return x - (self.encode_covariates(side, self.covariates) - self.centre_) @ self.coef_
@@ -332,10 +338,11 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Harmonise features to the average site by the shift and spread that `estimate` learned.
+        """Return features (n, p) harmonised to the average site.
 
-        Rows of a site that was not learned are refused, or with ``handle_unknown="ignore"``
-        unchanged.
+        `side` has the site and the preserved covariates of each row. The shift and spread of each
+        row's site are those that `estimate` learned. Rows of a site that was not learned are
+        refused, or with ``handle_unknown="ignore"`` unchanged.
         """
         if self.site is None:
             return x

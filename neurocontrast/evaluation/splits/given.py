@@ -399,7 +399,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings about classes that no test row has, and about missing validation rows."""
+    """Yield warnings of classes without a test row, and of a split without validation rows."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:
@@ -414,8 +414,8 @@ def look_at_twins(
     """Count the test rows of a split that are copies of its training rows; warn if there are any.
 
     A copy has equal features to the last bit, or shares a digest in `contents`, which has the
-    digests of each row's scan. Copies are not refused: official sets hold some images twice, and
-    every published figure has them.
+    digests of each row's scan. The number and a list of warnings are returned. Copies are not
+    refused: official sets hold some images twice, and every published figure has them.
     """
     codes = scan_codes(features, contents)
     n = int(np.isin(codes[split.test], codes[split.train]).sum())

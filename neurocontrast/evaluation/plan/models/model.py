@@ -53,7 +53,7 @@ class Baseline(NamedTuple):
     """Name of the model whose features have the embedding beside them; empty for other models."""
 
     def describe(self) -> ModelNames:
-        """Return these names of a model in the form in which ``evaluation.json`` holds them.
+        """Return a model's names in the form in which ``evaluation.json`` holds them.
 
         The file's section ``rivals`` lists the models that the embedding is compared with; fields
         that are empty are left out.
@@ -93,7 +93,11 @@ class Model:
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
     ) -> EstimatorSection:
-        """Describe the model's estimator as the section ``probe`` of ``evaluation.json`` does."""
+        """Return the estimator's name, expression and penalty as the section ``probe``.
+
+        It is the section of ``evaluation.json`` that describes an estimator. `n_train` is the
+        largest number of training rows of a fold.
+        """
         raise NotImplementedError
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
@@ -150,9 +154,9 @@ class ProbeModel(Model):
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return the reason why the fitted estimator is not written to a file; None if it is.
+        """Return the reason why the fitted estimator is not written to a file; None without one.
 
-        There are two reasons: it is the user's own estimator, or its features are harmonised or
+        There are two reasons: the estimator is the user's own, or the features are harmonised or
         residualised. Built-in probes of unadjusted features are written.
         """
         if self.estimator is not None and not isinstance(self.estimator, Probe):
@@ -197,7 +201,10 @@ class ConstantModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return ``median`` or ``class shares`` as the section ``probe`` of ``evaluation.json``."""
+        """Return the section ``probe`` of ``evaluation.json`` with the name of the constant.
+
+        The name is ``median`` for a continuous target, or ``class shares``.
+        """
         name = "class shares"
         if target.kind == "continuous":
             name = "median"

@@ -126,8 +126,8 @@ class Reference:
         """Return a distance and its percentile (n, 2) for each scan of `rows`, rows of the plan.
 
         Distances are from the nearest training site's mean, and percentiles are among the distances
-        of the scans that the probe is fitted on. A row that the distribution was learned from has
-        the distance in `distances`.
+        of the scans that the probe is fitted on. For a row that the distribution was learned from,
+        the distance in `distances` is returned.
         """
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])

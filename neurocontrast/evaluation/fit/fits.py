@@ -57,8 +57,8 @@ def _fit_final(
     """Return the probe fitted to all scans of a plan; None if `Plan.why_not_stored` has a reason.
 
     The probe is for ``probe.json``, which the caller writes. If a column names train and test rows,
-    the penalty, and the weight of the network's features beside linear components, are those of
-    `embedding`, the fit in the one split.
+    the penalty, and the weight of the network's features beside linear components, are those of the
+    fit in the one split, which `embedding` holds.
     """
     if plan.why_not_stored is not None:
         return None

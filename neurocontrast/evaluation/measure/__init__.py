@@ -21,7 +21,7 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse a plan whose settings no measurement can follow, such as too large training sizes.
+    """Refuse a plan that asks for an impossible measurement, such as too large training sizes.
 
     `questions` are the findings that will be measured. The function `Question.check` of each, if
     there is one, looks at the plan and raises the error.

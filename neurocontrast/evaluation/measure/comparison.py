@@ -202,12 +202,12 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return a metric at sites that the probe was not fitted on, and its ratio to known sites.
+    """Return a metric at sites that the probe has not seen, and its ratio to that at known sites.
 
     The metric is that of the embedding's probe, and known sites are those with scans among the
     probe's training scans; which sites the encoder has seen does not count. Keys are ``unseen`` and
-    ``ratio``, and ``unseen_low``, ``unseen_high`` … for the ends of intervals. All are None if the
-    evaluation did not test at unseen sites.
+    ``ratio``, and ``unseen_low``, ``unseen_high`` … for the ends of intervals. All values are None
+    if the evaluation did not test at unseen sites.
     """
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()

@@ -211,7 +211,7 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Return pairs of names: a model of measures and embedding together → the measures' own model.
+    """Return name of a model of measures with embedding → name of the model of measures alone.
 
     Measures are features without an encoder, such as regional measures. Only pairs of models in the
     plan are returned.

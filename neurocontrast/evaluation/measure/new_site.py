@@ -409,9 +409,10 @@ def _warnings(record: NewSite) -> list[Notice]:
 def _compare_errors(record: NewSite, metric: str, error: str, usual: str) -> list[Notice]:
     """Return warnings if the embedding's error at unseen sites is large; an empty list if not.
 
-    One warning says that the error is larger than at known sites, another that a constant
-    prediction has no larger error at unseen sites. `metric` is the error's key in `record`. In the
-    warning, `error` names the metric, and `usual` the constant, such as "median".
+    One warning says that the error is larger than at known sites, another that it is not clearly
+    smaller than that of a constant prediction: the interval of the difference reaches 0. `metric`
+    is the error's key in `record`. In the warning, `error` names the metric, and `usual` the
+    constant, such as "median".
     """
     notices = []
     ratio = record.ratio["embedding"][metric]

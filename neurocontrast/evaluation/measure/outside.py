@@ -63,11 +63,11 @@ def measure_rows(
 ) -> ScansOutside:
     """Measure Mahalanobis distances of the scans `rows` from the probe's training distribution.
 
-    Returned are a table of distances, and counts of scans farther away than the setting
-    ``outside_percentile`` of the training scans. `reference` is the distribution of the scans that
-    the probe was fitted on. If `reference` is a text, the reason why there is none, distances are
-    NaN; if it is None, as with ``outlyingness=false``, there are neither table nor counts. `name`
-    says in the table which scans the distances are from.
+    Returned are a table of distances, and counts of scans farther away than the percentile
+    ``outside_percentile`` (a setting) of the training scans' own distances. `reference` is the
+    distribution of the scans that the probe was fitted on. If `reference` is a text, the reason why
+    there is none, distances are NaN; if it is None, as with ``outlyingness=false``, there are
+    neither table nor counts. `name` says in the table which scans the distances are from.
     """
     if reference is None:
         return ScansOutside()

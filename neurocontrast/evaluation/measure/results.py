@@ -66,7 +66,7 @@ class MeasuredPlan:
 def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
     """Fit a plan's models; return their metrics, tables, predictions and the stored probe.
 
-    Findings, such as how well the site can be predicted, are not measured: `measure` does both.
+    Findings, such as how well the site can be predicted, are not computed; `measure` adds them.
 
     Parameters
     ----------

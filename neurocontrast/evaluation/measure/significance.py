@@ -200,7 +200,7 @@ def _first_repeat(predictions: OutOfFold) -> OutOfFold:
 def _is_as_good(metric: str, permuted: float, observed: float) -> bool:
     """Tell whether a metric of permuted labels is as good as the observed one; NaN counts as good.
 
-    A tie counts as good, and so does a difference below 1e-12, which is a rounding error.
+    A tie counts as good, and so does a value worse by less than 1e-12, which is a rounding error.
     """
     sign = 1
     if metric in LOWER_IS_BETTER:
@@ -219,8 +219,8 @@ def permuted_labels(
     """Exchange labels between subjects whose scans have equal `places`; return all permutations.
 
     `places` has a text for each scan: its site, or its site and fold if folds are kept. `target`
-    holds the observed labels. The result (n, n_permutations) has the permuted labels of the n scans
-    in each column.
+    holds the observed labels. Each column of the result (n, n_permutations) has the labels of
+    the n scans in one permutation.
     """
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
     people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")

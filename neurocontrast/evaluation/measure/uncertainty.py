@@ -47,11 +47,11 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Return the resamples of a new metric computed from this one and `other`, as their ratio.
+        """Return the resamples of a metric that is a function of this metric and another.
 
-        `function` takes arrays of both metrics' values and returns the new metric's. It is applied
-        to the values of all scans, of each jackknife sample and of each bootstrap resample, which
-        must be the same for both metrics.
+        `function`, such as a ratio, takes arrays of both metrics' values and returns the new
+        values. It is applied to the values of all scans, of each jackknife sample and of each
+        bootstrap resample, which must be the same for both metrics.
         """
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
@@ -263,7 +263,8 @@ def leave_out(units: Labels) -> Iterator[Floats]:
     """Yield arrays of jackknife weights (samples, scans): 0 for scans left out, 1 for all others.
 
     A sample leaves out all scans of one of the `units`, subjects or sites. With more than
-    `MAX_LEFT_OUT` units, a sample leaves out several, so that there are no more samples.
+    `MAX_LEFT_OUT` units, a sample leaves out several, so that there are at most `MAX_LEFT_OUT`
+    samples.
     """
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
     groups = np.unique(codes)[:, None]

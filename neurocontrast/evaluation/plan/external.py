@@ -208,10 +208,10 @@ def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple
 def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Change models that read columns to read the joint table of training and external scans.
+    """Return models of columns, changed to read training and external scans, and warnings.
 
-    Return two lists: the changed models, and warnings. A model of `models` is left out, with a
-    warning, if one of its columns is absent, or empty, in the external table `tested`.
+    The changed models read the table of `joined`, the plan of both. A model of `models` is left
+    out, with a warning, if one of its columns is absent, or empty, in the external table `tested`.
     """
     tested_models: list[Model] = []
     notices = []
@@ -256,8 +256,8 @@ def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, li
     """Return the baseline of covariates for training and external scans together, and warnings.
 
     `joined` is the plan of training and external scans, whose tables both have the `covariates`. A
-    warning says that the
-    user's estimator cannot fit the covariates, so that the baseline has the default probe.
+    warning says that the user's estimator cannot fit the covariates, so that the baseline has the
+    default probe.
     """
     model = with_covariates(joined.models[1], joined.table, covariates)
     if not isinstance(model, ProbeModel) or model.estimator is None:

@@ -62,11 +62,11 @@ def look_at_cohort(
 
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
-    """Return a list with a warning that the model of covariates lacks some of the settings' ones.
+    """Return a warning, in a list, that the model of covariates lacks covariates of the settings.
 
     `used` are the columns that the model reads, and `dropped` has the reason for each one left out.
-    The list is empty if no covariate is left out but the target, or a site that is held out, and
-    some are left.
+    The list is empty if only the target, or a site that is held out, is left out, and some
+    covariate is used.
     """
     if not used:
         return [Notice.of("baseline_empty", reasons=_join_reasons(dropped, expected=()))]
@@ -298,10 +298,10 @@ def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
 def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
     """Warn of classes whose subjects differ in age.
 
-    `people` has one row a subject. Of two classes the difference of mean ages is compared with a
-    limit, in standard deviations; of more classes the age's variance explained by the class, √ε².
-    Explained variance would not do for two classes: a rare class explains little, however far its
-    mean is from the other.
+    `people` has one row a subject. For two classes, the difference of their mean ages, in standard
+    deviations, is compared with a limit; for more classes √ε², from the share of the age's variance
+    that classes explain. The share would not do for two classes: a rare class explains little,
+    however far its mean is from the other.
     """
     has_age = people["age"].notna().to_numpy()
     ages = people["age"].to_numpy()[has_age]

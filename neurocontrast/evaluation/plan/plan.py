@@ -88,9 +88,9 @@ class Plan:
     """Test set of other people, on which the probe of all scans is tested; None without one."""
 
     def design(self, *, predicted: str = "", block: str = "") -> Designs:
-        """Return a function of training and test rows that gives the two matrices for a probe.
+        """Return a function of training and test rows that gives their features as two matrices.
 
-        Such a function is called a design. The matrices hold the rows' features, with sites or
+        Such a function is called a design. Probes are fitted to the matrices, which have sites or
         covariates taken out as the settings say, estimated on the training rows. A `block` names
         part of the features, such as ``components``. For a run of several encoders, a
         `MemberDesign` with one design for each encoder is returned. If a column is `predicted` in
@@ -107,9 +107,9 @@ class Plan:
         return MemberDesign(tuple(designs))
 
     def design_of_distances(self) -> FeatureDesign:
-        """Return the function of training and test rows that gives features to measure distances.
+        """Return a function of training and test rows that gives features for measuring distances.
 
-        The distances are of scans from the training distribution (outlying scans). The features are
+        Distances are of scans from the training distribution (outlying scans). The features are
         adjusted as those of a probe; of a run of several encoders, all features are side by side.
         """
         return self._design(self.features, self.blocks)
@@ -183,13 +183,13 @@ class Plan:
         return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
 
     def describe(self, model: Model) -> EstimatorSection:
-        """Return a description of a model's estimator, as ``evaluation.json`` has under ``probe``."""
+        """Return the section ``probe`` of ``evaluation.json`` for a model: name and expression."""
         n_train = max(len(split.train) for split in self.splits)
         return model.describe(self.target, self.settings, n_train=n_train)
 
     @property
     def estimators(self) -> dict[str, EstimatorSection]:
-        """Name of a model → its estimator, as section ``probe`` of ``evaluation.json`` has it."""
+        """Name of a model → description of its estimator, as in ``evaluation.json``."""
         described = {}
         for model in self.models:
             described[model.name] = self.describe(model)

@@ -21,7 +21,8 @@ MIN_SITES = 5
 class Units:
     """Groups of scans that a bootstrap draws together: all scans of a subject, or of a site.
 
-    `name` is ``subject`` or ``site``. `labels` (n,) name the group of each scan.
+    `name` is ``subject`` or ``site``. `labels` (n,) name the group of each scan; sites that share a
+    subject are one group.
     """
 
     name: str

@@ -31,9 +31,9 @@ class WeighableRows(Protocol):
     """
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return training and test rows as two matrices, the features of each block divided.
+        """Return training and test rows as two matrices, each block's features divided by a number.
 
-        `divisors` has a number for each block; the smaller it is, the more the block counts.
+        `divisors` has the number for each block; the smaller it is, the more the block counts.
         """
 
 
@@ -105,7 +105,7 @@ class StandardisedBlocks:
 
         `design` has the weights. The result is that of `standardised`, without standardising anew:
         features, or, if features outnumber the training rows, coordinates on the training rows'
-        principal axes. An axis can have the opposite direction to that in `standardised`.
+        principal axes. Axes may point in the opposite direction to those of `standardised`.
         """
         scaler = scaler_of(design, n_columns=self.n_columns)
         assert isinstance(scaler, BlockScaler)

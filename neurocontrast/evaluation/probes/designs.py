@@ -375,7 +375,7 @@ class Matrices(NamedTuple):
 def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
     """Standardise features of training and test rows by the training rows' means and deviations.
 
-    `design` gives the features of the rows. With more features than training rows, they are
+    `design` gives the features of the rows. With more features than training rows, features are
     projected onto the training rows' principal axes: the same fit of smaller matrices.
     """
     x_train, x_test = design(train, test)

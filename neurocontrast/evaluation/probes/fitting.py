@@ -32,11 +32,11 @@ from neurocontrast.evaluation.target import Target
 
 @dataclass(frozen=True)
 class Prediction:
-    """Scores of test rows by a fitted model, and the classes or numbers decided on.
+    """Scores of test rows by a fitted model, and the class decided on for each row.
 
-    `threshold` is the probability from which a row is decided to be positive, None unless the
-    target is binary and has probabilities. `strength` is the value of the model's penalty, NaN for
-    a user's estimator.
+    `decisions` are codes of classes, 0 for a continuous target. `threshold` is the probability from
+    which a row is decided to be positive, None unless the target is binary and has probabilities.
+    `strength` is the value of the model's penalty, NaN for a user's estimator.
     """
 
     scores: Floats

@@ -61,7 +61,7 @@ def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
     """Return the changed design of one encoder, or a `MemberDesign` with that of each encoder.
 
     `design` gives the features of training and test rows. For a run of several encoders it holds a
-    design for each, and `change` is applied to each of them; if not, it is applied to `design`.
+    design for each, and `change` is applied to each of them; for one encoder, to `design` itself.
     """
     if isinstance(design, MemberDesign):
         return design.map(change)

@@ -171,10 +171,9 @@ def choose_weight(
 
     A weight is the share of the first block in the total variance; the second block has the rest.
     Returned is the `Choice` with the least mean loss. `designs` has the features for each weight,
-    and `pairs` are the inner folds. Blocks are
-    standardised once an inner fold. All penalties are tried with the first weight. With every other
-    weight, the search starts at the best penalty of the nearest weight, and goes on as long as the
-    loss falls.
+    and `pairs` are the inner folds. Blocks are standardised once an inner fold. All penalties are
+    tried with the first weight. With every other weight, the search starts at the best penalty of
+    the nearest weight, and goes on as long as the loss falls.
     """
     blocks = []
     for fit, tried in pairs:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def make_regional_beside(plan: Plan) -> ProbeModel | None:
     """Return the model of regional measures and embedding together; None without measures.
 
-    None also in the cases of `make_beside`.
+    None also for an encoder without linear components, and with the user's own estimator.
     """
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):

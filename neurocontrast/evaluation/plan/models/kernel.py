@@ -56,7 +56,7 @@ def make_kernel(plan: Plan) -> ProbeModel | None:
 def make_second(plan: Plan, first: ProbeModel) -> ProbeModel | None:
     """Return a model with a Gaussian kernel of the features that the linear baseline `first` reads.
 
-    None if the user gave an estimator, or if `first` has no names of a baseline.
+    None if the user gave an estimator, or if `first.baseline` is None.
     """
     if plan.estimator is not None or first.baseline is None:
         return None

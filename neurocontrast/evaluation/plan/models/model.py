@@ -154,10 +154,11 @@ class ProbeModel(Model):
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return the reason why the fitted estimator is not written to a file; None without one.
+        """Return the reason why the fitted estimator is not written to a file, or None.
 
         There are two reasons: the estimator is the user's own, or the features are harmonised or
-        residualised. Built-in probes of unadjusted features are written.
+        residualised. None is returned for built-in probes of unadjusted features, which are
+        written.
         """
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             return (

@@ -48,7 +48,7 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 
 
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
-    """Return the baseline `model`, or a warning if the user's estimator cannot fit its features.
+    """Return `model`, or a warning if the user's estimator cannot fit the model's features.
 
     With another estimator than the embedding's, estimators would be compared, not features.
     """

@@ -66,7 +66,7 @@ class BlockColumns:
 class BlockProducts:
     """Inner products of rows with the training rows, for each block of features by itself.
 
-    They stand in for features that outnumber the training rows. Inner products are enough for
+    Used where features outnumber the training rows. Inner products are enough for
     principal axes: if blocks are scaled, the inner products of all features are weighted sums of
     the inner products of the blocks.
     """

@@ -1,8 +1,9 @@
 """Evaluate frozen embeddings: cross-validated models of embeddings, covariates and scans.
 
 Pure NumPy, pandas and scikit-learn. `plan_evaluation` checks everything and makes folds and models;
-`fits.fit` predicts by each model; `measure.measure` computes tables, figures and findings;
-`fit_and_measure` fits and measures the models alone. The command `neurocontrast.evaluate` reads
+`fits.fit` predicts by each model; `measure.measure` computes metrics, tables and findings, which
+answer questions such as how well the site can be predicted; `fit_and_measure` fits the models and
+computes metrics and tables, without findings. The command `neurocontrast.evaluate` reads
 and writes the files.
 """
 

@@ -94,9 +94,11 @@ class Scored:
 class Formula:
     """Formula of a metric, and whether more is `better` (1), less (-1) or neither (0).
 
-    `of_probabilities`: the metric is not defined for decision values. `ranks`: all scans are
-    sorted, or fitted, anew for each class and resample. `pooled_only`: the metric is not computed
-    for a single fold or site. `on_request`: the metric is computed only where it is named.
+    `of_probabilities`: the metric is not defined for decision values. `ranks`: the metric takes
+    long on many resamples, since for each class and resample it sorts all scans, as the AUC does,
+    or fits a logistic regression to their scores, as the calibration slope does. `pooled_only`: the
+    metric is not computed for a single fold or site. `on_request`: the metric is computed only
+    where it is named.
     """
 
     name: str

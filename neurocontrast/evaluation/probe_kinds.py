@@ -11,10 +11,11 @@ from neurocontrast.settings import Settings
 
 @dataclass(frozen=True)
 class Probe:
-    """An estimator of standardised features, whose penalty is chosen by log-loss or squared error.
+    """Built-in estimator that predicts a target from standardised features, with a penalty.
 
-    With `widths` the estimator is fitted to the features of a Gaussian kernel, whose width is
-    chosen by the same loss.
+    The penalty is chosen from a grid by log-loss or squared error on inner folds. With `widths` the
+    estimator is fitted to features expanded by a Gaussian kernel, whose width is chosen by the same
+    loss.
     """
 
     title: str
@@ -36,7 +37,7 @@ class Probe:
     """Factors to try of the kernel exp(−factor · d²/v); d is a distance, v the total variance."""
 
     def strengths(self, settings: Settings) -> list[float]:
-        """Return the strengths to choose from, the strongest penalty first."""
+        """Return the values of the penalty to choose from, the strongest penalty first."""
         grid = list(getattr(settings, self.strength))
         if self.descending:
             grid.reverse()
@@ -111,7 +112,10 @@ _KERNEL_RIDGE = Probe(
 
 
 def kernel_probe(kind: str) -> Probe:
-    """Return the probe of a kernel model: kernel ridge for numbers, kernel logistic for classes."""
+    """Return the probe with a Gaussian kernel for a kind of target.
+
+    It is kernel ridge regression for ``continuous``, and kernel logistic regression for classes.
+    """
     if kind == "continuous":
         return _KERNEL_RIDGE
     return _KERNEL_LOGISTIC

@@ -257,10 +257,11 @@ def check_same_encoder(
     parameter: str,
     what: str,
 ) -> str | None:
-    """Refuse features of an encoder other than `expected`; return a warning if none is named.
+    """Refuse features of an encoder other than `expected`, or of another number of columns.
 
-    `expected` and `found` are digests of encoders, None where a table names none. `parameter` and
-    `what` name the table and the fitted probe in messages.
+    `expected` and `found` are digests of encoders, None where a table names none. If both are None,
+    a warning is returned as text; None if they are the same. `parameter` and `what` name the table
+    and the fitted probe in messages.
     """
     if n_expected != n_found:
         raise DataError(

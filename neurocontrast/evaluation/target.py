@@ -67,7 +67,11 @@ _FEATURE = re.compile(r"feature_\d+")
 
 @dataclass(frozen=True)
 class Target:
-    """Values to predict, one a scan: numbers, or codes into `classes`, of two the positive last."""
+    """Values to predict, one a scan: numbers, or positions in the tuple `classes`.
+
+    Of two classes, the positive one is last, so that its code is 1. `has_probabilities` says
+    whether scores are probabilities, not decision values of a classifier.
+    """
 
     name: str
     kind: Kind
@@ -234,10 +238,11 @@ def _continuous(
 def _categorical(
     subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int
 ) -> Target:
-    """Return a target of classes; refuse one class, too many, and names that collide.
+    """Return a target of classes; refuse a single class, too many, and unusable class names.
 
-    `texts` has the class, and `subjects` the subject, of each scan. Names collide if they differ in
-    spelling alone, or if a column of ``cohort.tsv`` is called the same.
+    `texts` has the class, and `subjects` the subject, of each scan. Names of two classes must
+    differ in more than case, accents, spaces, hyphens or zeros (image sets excepted), and no
+    class may be called like a column of ``cohort.tsv``.
     """
     classes = sorted(set(texts))
     if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone

@@ -1,1 +1,5 @@
-"""Fit the models of a plan, and the probe on all scans that is written to a file."""
+"""Fit the models of a plan in every fold, and the stored probe to all scans.
+
+The stored probe, in ``probe.json`` and ``probe.npz``, is the embedding's estimator fitted once
+more; the fits in the folds are not written.
+"""

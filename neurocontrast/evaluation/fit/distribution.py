@@ -79,9 +79,10 @@ class TrainingDistribution:
         return distances.min(axis=1), distances.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return each scan's distance (n,) to the nearest site's mean, as a percentile (n,) too.
+        """Return two arrays (n,): each scan's distance to the nearest site's mean, and percentile.
 
-        A percentile of 99 says that 99 % of training scans are nearer to their site's mean.
+        `x` has the features (n, p) of the scans; distances are those of `nearest`. A percentile of
+        99 says that 99 % of training scans are nearer to their site's mean.
         """
         distances, centres = self.nearest(x)
         percentiles = np.empty(len(distances))
@@ -111,10 +112,10 @@ def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Distribution of the scans that a probe is fitted on, and each scan's distance.
+    """Distribution of the scans that a probe is fitted on, and each scan's Mahalanobis distance.
 
-    `rows` (n,) are the scans' rows in the plan. `distances` (n,) of a scan are measured by a
-    distribution that was learned from other subjects.
+    `rows` (n,) are the scans' rows in the plan. A scan's entry in `distances` (n,) is the distance
+    from the nearest training site's mean, by a distribution that was learned from other subjects.
     """
 
     distribution: TrainingDistribution
@@ -122,10 +123,11 @@ class Reference:
     distances: Floats
 
     def score(self, plan: Plan, rows: Rows) -> Floats:
-        """Return each row's distance from scans of other subjects, and its percentile (n, 2).
+        """Return a distance and its percentile (n, 2) for each scan of `rows`, rows of the plan.
 
-        `rows` are rows of the plan. A row that the distribution was learned from has the distance
-        in `distances`.
+        Distances are from the nearest training site's mean, and percentiles are among the distances
+        of the scans that the probe is fitted on. For a row that the distribution was learned from,
+        the distance in `distances` is returned.
         """
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
@@ -136,9 +138,11 @@ class Reference:
         return scores
 
     def score_held_out(self, plan: Plan, split: Split) -> Floats:
-        """Return the distance of a split's test rows from its training rows, and percentile (n, 2).
+        """Return a distance and its percentile (n, 2) for each test row of a split.
 
-        The percentile is among the training rows' distances.
+        The distance is from the nearest site's mean in a distribution that is learned anew from the
+        split's training rows, as far as `rows` holds them. The percentile is among the training
+        rows' distances.
         """
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = plan.design_of_distances()(split.train, split.test)
@@ -155,10 +159,10 @@ class Reference:
 
 
 def training_reference(plan: Plan) -> Reference | str | None:
-    """Return the distribution of the scans that the probe of a plan is fitted on.
+    """Return the distribution of the scans that the stored probe of a plan is fitted on.
 
-    Return the reason as text where no distribution can be learned, and None with
-    ``outlyingness=false``.
+    With more than `MAX_REFERENCE` scans, subjects to learn from are drawn at random. Return the
+    reason as text where no distribution can be learned, and None with ``outlyingness=false``.
     """
     if not plan.settings.outlyingness:
         return None
@@ -187,11 +191,12 @@ def fit_distribution(
     n_axes: int | None = None,
     distances: Floats | None = None,
 ) -> tuple[TrainingDistribution, Floats]:
-    """Learn the distribution of training scans, and each scan's distance (n,) from other subjects.
+    """Return the distribution of training scans, and each scan's distance (n,).
 
-    Subjects are put into five parts, and a scan is measured by the distribution of the four parts
-    without its subject. If `distances` were measured before, no scan is measured again; `n_axes` is
-    the number of axes along which they were measured.
+    `x` has the features (n, p) of the training scans. Subjects are put into five parts, and a
+    scan's distance is measured by a distribution learned from the four parts without its subject.
+    If `distances` were measured before, they are returned, and no scan is measured again; `n_axes`
+    is the number of axes along which they were measured.
     """
     n_subjects = len(set(subjects))
     if n_subjects < MIN_SUBJECTS:

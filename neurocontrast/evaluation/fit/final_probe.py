@@ -1,4 +1,8 @@
-"""Fit the probe that is written to a file: on all scans of a plan, one for each encoder."""
+"""Fit the probe of ``probe.json`` to all scans of a plan; nothing is written here.
+
+If a run has several encoders (members), an estimator is fitted to the features of each encoder, and
+all are joined in one `FittedProbe`, whose predictions are averaged.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,7 +82,11 @@ def _as_stored(
     encoder: str | None,
     distribution: TrainingDistribution | None,
 ) -> FittedProbe:
-    """Return one probe for a file, joined of the models fitted to all scans for each encoder."""
+    """Return the probe for ``probe.json``, joined of the `models` fitted to all scans.
+
+    `models` has one fit for each encoder of a run (one for a single encoder). `predicted` gives the
+    probe its penalty, threshold and weight.
+    """
     target = plan.target
     rows = plan.fitted_rows
     n_classes = len(target.classes)

@@ -1,4 +1,4 @@
-"""Fit the models of a plan: predictions by cross-validation, and the probe fitted to all scans."""
+"""Fit the models of a plan in every fold, and the embedding's probe once more to all scans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ class Fits:
 
 
 def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
-    """Fit every model in every split, and fit the probe for ``probe.json`` to all scans."""
+    """Return out-of-fold predictions of a plan's models, and the probe fitted to all scans.
+
+    Every model is fitted in every split. The probe is fitted once more, to all scans; the caller
+    writes ``probe.json``.
+    """
     predictions = predict_out_of_fold(plan, progress)
     reference = training_reference(plan)
     probe = _fit_final(plan, predictions["embedding"], reference)
@@ -50,9 +54,11 @@ def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Predictions:
 def _fit_final(
     plan: Plan, embedding: OutOfFold, reference: Reference | str | None
 ) -> FittedProbe | None:
-    """Fit the probe for ``probe.json`` to all scans; None if `Plan.why_not_stored` has a reason.
+    """Return the probe fitted to all scans of a plan; None if `Plan.why_not_stored` has a reason.
 
-    If a column names train and test rows, penalty and weight are those of the fit in the one split.
+    The probe is for ``probe.json``, which the caller writes. If a column names train and test rows,
+    the penalty, and the weight of the network's features beside linear components, are those of the
+    fit in the one split, which `embedding` holds.
     """
     if plan.why_not_stored is not None:
         return None

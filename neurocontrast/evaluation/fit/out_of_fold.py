@@ -43,9 +43,10 @@ Predictions = dict[str, OutOfFold]
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
-    """Join predictions, one for each split, in arrays over all scans of the target.
+    """Join the test rows' predictions, one object for each split, in arrays over all scans.
 
-    The arrays have a row for each repeat of the splits.
+    The arrays (n_repeats, n) have a row for each repeat of the splits, and a column for each scan
+    of the target.
     """
     n = len(target.values)
     n_repeats = 1 + max(split.repeat for split in splits)
@@ -99,7 +100,7 @@ def cross_validate(
 def _predict_split(
     number: int, model: Model, target: Target, split: Split, context: FitContext
 ) -> tuple[int, Prediction]:
-    """Return the split's number and a model's prediction of the split's test rows.
+    """Return `number`, the split's position, and a model's prediction of the split's test rows.
 
     An error of the user's estimator is raised again with the fold, and with the name of any model
     but the embedding's.

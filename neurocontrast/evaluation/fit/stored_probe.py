@@ -148,9 +148,10 @@ class FittedProbe(BaseModel):
     def check_encoder(
         self, digest: str | None, n_features: int, *, place: str, what: str = "the probe"
     ) -> str | None:
-        """Refuse features of another encoder than the probe's; return a warning if none is named.
+        """Refuse features of another encoder than the probe's, or another number of features.
 
-        `digest` is that of the features' encoder, None if unknown.
+        `digest` is that of the features' encoder, None if unknown. If the probe's encoder is not
+        known either, a warning is returned as text; None if the encoders are the same.
         """
         return check_same_encoder(
             self.encoder,
@@ -258,9 +259,10 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
 
 
 def _find(path: Path) -> Path:
-    """Return the folder with ``probe.json``: the path, or the folder ``probe`` in an evaluation.
+    """Return the folder with ``probe.json``: the path itself, or the folder ``probe`` in the path.
 
-    If neither holds a probe, the error says why, as the evaluation has recorded.
+    If neither holds a probe, an error is raised. If the path is an evaluation, the error has the
+    reason that is in ``evaluation.json``.
     """
     for folder in (path, path / FOLDER):
         if (folder / _DESCRIPTION).is_file():

@@ -1,8 +1,10 @@
-"""Statistics of an evaluation: one file for each finding, with measurement and typed record.
+"""Statistics of an evaluation: metrics of its models, and findings, one file for each finding.
 
 A finding answers one question about every evaluation, such as how well the site can be predicted.
-`check` refuses settings that a finding cannot serve; `measure` computes the metrics of the models,
-and measures every finding.
+It is a `Question`: a function that measures, and the Pydantic model of the result's section
+(record) in ``evaluation.json``. `measure` computes the metrics of the models and calls every
+finding's function. `check` refuses, before any fit, settings with which a finding cannot be
+measured.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -19,9 +21,10 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 
 
 def check(plan: Plan, questions: Sequence[Question]) -> None:
-    """Refuse an evaluation's `plan` if a finding cannot serve its settings, such as training sizes.
+    """Refuse a plan that asks for an impossible measurement, such as too large training sizes.
 
-    The `check` function of each finding in `questions` looks at the settings, and raises the error.
+    `questions` are the findings that will be measured. The function `Question.check` of each, if
+    there is one, looks at the plan and raises the error.
     """
     for question in questions:
         if question.check is not None:
@@ -35,10 +38,12 @@ def measure(
     *,
     progress: Progress = SILENT,
 ) -> MeasuredPlan:
-    """Compute the metrics of the models of a plan, and measure every finding.
+    """Compute the metrics of a plan's models, and answer further questions on the predictions.
 
-    Returned are the record of ``evaluation.json`` with all findings and warnings, the tables, the
-    predictions and the probe.
+    Each of `questions` is a finding of an evaluation, such as how well the site can be predicted;
+    its function is called, and its records and tables are added. Returned are the content of
+    ``evaluation.json`` with all records and warnings, the tables, the predictions and the probe.
+    Nothing is written.
 
     Parameters
     ----------
@@ -70,9 +75,10 @@ def measure(
 
 
 def _check_new(kind: str, names: Iterable[str], taken: Container[str]) -> None:
-    """Raise `ValueError` if a finding's record or table has a name that is in `taken`.
+    """Raise `ValueError` if one of the new names is among the names already in use, `taken`.
 
-    `names` are the finding's new names, `taken` the names of earlier findings and of the models;
+    `names` are keys of records (sections of ``evaluation.json``) or names of tables that one
+    `Question` has measured. `taken` are the names of the models' tables and of earlier results;
     `kind`, ``record`` or ``table``, is a word for the message.
     """
     for name in names:

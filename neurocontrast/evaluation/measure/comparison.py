@@ -1,4 +1,4 @@
-"""Compare models on the same folds by their metrics, and by how well each predicts the site."""
+"""Compare evaluations on the same folds by their metrics, and by how well they predict the site."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -30,12 +30,13 @@ SCAN_KEYS = ["participant_id", "session"]
 
 @dataclass(frozen=True)
 class ComparedEvaluation:
-    """Evaluation in a comparison: record, tables, and where the tested scans are from.
+    """Evaluation in a comparison: ``evaluation.json``, tables, and where the tested scans are from.
 
-    `predictions`, `folds` and `confounds` are tables of the evaluation; `confounds` is None if the
-    evaluation did not measure confounds. `sites_tested` says whether tested scans are of sites in
-    the training folds: ``known``, ``unseen`` or ``mixed``. `fixed` says whether a column of the
-    table of scans gave the one test set.
+    `record` is the content of ``evaluation.json``. `predictions`, `folds` and `confounds` are
+    tables of the evaluation; `confounds` is None if the evaluation did not measure confounds.
+    `sites_tested` says whether tested scans are of sites in the training folds: ``known``,
+    ``unseen`` or ``mixed``. `fixed` says whether a column of the table of scans gave the one test
+    set.
     """
 
     record: Result
@@ -49,14 +50,16 @@ class ComparedEvaluation:
 def compare_models(
     evaluations: Mapping[str, ComparedEvaluation], *, n_bootstraps: int, level: float, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate the metrics of models, and the differences of all other models from the first.
+    """Tabulate the metrics of evaluations, and the differences of all others from the first.
 
-    Intervals are BCa intervals over the same resamples for all models, of the subjects or sites
-    that the first evaluation resampled. ``p_value`` is of the corrected resampled t-test over
-    folds, or, for the one test set of the fixed design, of `_paired_test`; ``p_adjusted`` is
-    corrected for the number of models compared by the metric (Holm). If sites are held out, folds
-    are no random draws, and both p-values are empty. With several classes in the fixed design,
-    metrics that rank scans have no interval.
+    Compared are the models of the embedding, one of each evaluation. The first table has a row for
+    each metric and model, the second a row for each metric and model but the first one. Intervals
+    are BCa intervals over the same resamples for all models, of the subjects or sites that the
+    first evaluation resampled. ``p_value`` is of the corrected resampled t-test over folds, or, for
+    a single test set that a column gave, of `_paired_test`; ``p_adjusted`` is corrected for the
+    number of models compared by the metric (Holm). If sites are held out, folds are no random
+    draws, and both p-values are empty. With several classes in such a test set, metrics that rank
+    scans have no interval.
     """
     reference, *others = evaluations
     first = evaluations[reference]
@@ -174,11 +177,12 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
 def _paired_test(
     target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts
 ) -> dict[str, Any]:
-    """Test two models on one test set by McNemar's test, for accuracy and the like.
+    """Test the difference of a metric between two models on one test set by McNemar's test.
 
-    Returned are cells of a table's row: ``n_folds``, ``p_value`` and ``test``. There is no test
-    (None) for other metrics, or where a subject has several images: McNemar's test needs
-    independent images. `units` holds the subject or site of each scan.
+    Returned are cells of a table's row: ``n_folds``, ``p_value`` and ``test``. The test is made for
+    accuracy, top-5 accuracy, sensitivity and specificity. There is no test (None) for other
+    metrics, or where a subject has several images: McNemar's test needs independent images. `units`
+    holds the subject or site of each scan.
     """
     rows = model.tested
     no_test = {"n_folds": 1, "p_value": None, "test": None}
@@ -198,10 +202,12 @@ def _paired_test(
 
 
 def at_unseen_sites(evaluation: ComparedEvaluation, metric: str) -> dict[str, float | None]:
-    """Return the embedding's metric at unseen sites, and its ratio to the metric at known sites.
+    """Return a metric at sites that the probe has not seen, and its ratio to that at known sites.
 
-    Keys are ``unseen`` and ``ratio``, and ``unseen_low``, ``unseen_high`` … for the ends of
-    intervals. All are None if the evaluation did not test at unseen sites.
+    The metric is that of the embedding's probe, and known sites are those with scans among the
+    probe's training scans; which sites the encoder has seen does not count. Keys are ``unseen`` and
+    ``ratio``, and ``unseen_low``, ``unseen_high`` … for the ends of intervals. All values are None
+    if the evaluation did not test at unseen sites.
     """
     new_site = evaluation.record.part(NewSite) or NewSite()
     figures = dict[str, float | None]()
@@ -235,11 +241,13 @@ _TRADEOFF = [
 def tradeoff_table(
     evaluations: Mapping[str, ComparedEvaluation], models: pd.DataFrame
 ) -> pd.DataFrame:
-    """Tabulate how well each model predicts the site, and the target at known and unseen sites.
+    """Tabulate how well evaluations predict the site, and the target at known and unseen sites.
 
-    `models` has the rows of one metric. If an evaluation holds sites out, its value in `models` is
-    of unseen sites. The table is empty if no evaluation predicted the site, tested at unseen sites,
-    or counted scans outside the training distribution.
+    `models` has a row for each evaluation: the name under which it is in `evaluations`, one metric,
+    and value and interval. The table has a row for each of them. A site is unseen if the probe was
+    not fitted on scans of the site. If an evaluation holds sites out, its value in `models` is of
+    unseen sites. The table has no rows if none of the evaluations has any of three numbers: how
+    well the site is predicted, the metric at unseen sites, scans outside the training distribution.
     """
     rows = []
     for row in models.to_dict("records"):
@@ -252,11 +260,12 @@ def tradeoff_table(
 def _tradeoff_row(
     row: Mapping[Hashable, Any], evaluation: ComparedEvaluation
 ) -> dict[Hashable, Any]:
-    """Return a row of `tradeoff_table`: a model's metric, with columns from its evaluation.
+    """Return a row of `tradeoff_table`: an evaluation's metric, with columns from the evaluation.
 
-    `row` holds the model's name, a metric, and value and interval. Added are how well the site is
-    predicted, the metric at known or at unseen sites and of a constant, and the number of scans
-    outside the training distribution.
+    `row` holds the evaluation's name (``model``), a metric, and value and interval. Added are how
+    well the site is predicted; the metric of the target at known or at unseen sites, and of a
+    constant prediction of the target at unseen sites; and the number of scans outside the training
+    distribution.
     """
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()

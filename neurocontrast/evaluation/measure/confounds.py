@@ -112,8 +112,9 @@ class Reading:
 def measure_confounds(inputs: Inputs) -> Measurement:
     """Predict site, age, sex and covariates from the features that the probe gets.
 
-    Returned are the record, the table ``confounds.tsv``, and a warning if the site can be told.
-    With ``confounds=false`` only the adjustment of the features is recorded.
+    Returned are the section `Confounds` of ``evaluation.json``, the table ``confounds.tsv``, and a
+    warning if the site can be told. With ``confounds=false`` there is only the section, which then
+    says no more than how the features were adjusted.
     """
     plan = inputs.plan
     record = _describe_adjustment(plan)
@@ -144,10 +145,11 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Return a record of how an evaluation harmonises and residualises the features.
+    """Return the section `Confounds` of ``evaluation.json``, filled with settings alone.
 
-    The record says that there is no OpenBHB score because of ``confounds=false``;
-    `measure_confounds` replaces that where confounds are measured.
+    The section says how the features are harmonised and residualised, and that there is no OpenBHB
+    score because of ``confounds=false``; `measure_confounds` replaces the latter where it predicts
+    site, age and sex.
     """
     settings = plan.settings
     return Confounds(
@@ -163,7 +165,8 @@ def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
     """Return rows of the plan's table among which confounds are predicted, and a note.
 
     Of more than `MAX_SCANS` scans, subjects are drawn at random, and the note says so; the note is
-    None if no scan is left out. With a fixed split only rows of the test set are returned.
+    None if no scan is left out. If a column of the table gives the test set, only rows of the test
+    set are returned.
     """
     among: Rows = np.arange(len(plan.table))
     if plan.fixed:
@@ -199,8 +202,9 @@ def _tabulate(figures: Sequence[ConfoundFigure]) -> pd.DataFrame:
 def read_column(plan: Plan, column: str, rows: Rows) -> Reading | str:
     """Predict a column of the plan's table from the features by cross-validation.
 
-    Scans of `rows` without a value, or with a value of too few subjects, are left out. Returned are
-    the predictions, or, as text, the reason why there are none.
+    Returned is a `Reading`: the column's true values and their out-of-fold predictions, for the
+    scans of `rows` except scans without a value, or with a value that too few subjects have. If
+    nothing can be predicted, the reason is returned as text.
     """
     values = plan.table[column].iloc[rows]
     subjects = plan.subjects[rows]
@@ -250,9 +254,9 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a confound from the features that the probe gets, by cross-validation.
+    """Predict a column such as age from the features that the probe gets, by cross-validation.
 
-    `target` holds the confound's values for the scans `rows` of the plan's table; `splits` hold
+    `target` holds the column's values for the scans `rows` of the plan's table; `splits` hold
     positions within `rows`.
     """
     design = plan.design(predicted=target.name)
@@ -269,10 +273,11 @@ def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading
 
 
 def _resample(plan: Plan, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
-    """Return a predicted confound's metric on bootstrap resamples of subjects or sites.
+    """Return a metric of a predicted column on bootstrap resamples of subjects or sites.
 
-    The plan says which are resampled (`Plan.units`). Subjects are resampled with `by_subject`, and
-    where the site itself is predicted.
+    `reading` holds the column's values and predictions. `Plan.units` says whether subjects or sites
+    are resampled, except that with `by_subject`, or where the site itself is predicted, subjects
+    are always resampled.
     """
     units = plan.subjects if by_subject or reading.target.name == "site" else plan.units.labels
     seed = derive_seed("confound-intervals", plan.settings.seed)
@@ -319,9 +324,11 @@ def _list_figures(
 
 
 def _median_error(reading: Reading) -> float:
-    """Return the mean absolute error of guessing, in each fold, the median of the training scans.
+    """Return the mean absolute error of a guess that reads no scan: the training rows' median.
 
-    The error is over the test scans of all folds of a predicted confound.
+    `reading` holds the values of a column of numbers, such as age, and the splits by which the
+    column was predicted. In each split the median of the column over the training rows is the
+    guess for every test row; the mean is over the test rows of all splits.
     """
     values = reading.target.values.astype(float)
     errors = [
@@ -381,7 +388,11 @@ def _openbhb_score(plan: Plan, rows: Rows, site: Reading | str | None) -> OpenBH
 
 
 def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
-    """Return folds that each hold out all subjects of a site, or of one of ten groups of sites."""
+    """Return splits that each hold out one site, or above ten sites one of ten groups of sites.
+
+    `sites` and `subjects` have an entry for each scan, and splits hold positions in them. Subjects
+    with a scan at a site that is held out are not trained on.
+    """
     fold_of = {
         site: fold
         for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS))
@@ -393,7 +404,8 @@ def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]
 def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
     """Return the row of ``confounds.tsv`` that tells how well the site is predicted in all scans.
 
-    None where the site was not predicted.
+    `readings` is the table, or None if an evaluation measured no confounds. None is returned then,
+    and where the site was not predicted.
     """
     if readings is None:
         return None

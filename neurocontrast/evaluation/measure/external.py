@@ -26,8 +26,9 @@ from neurocontrast.progress import Progress
 def measure_external_test(inputs: Inputs) -> Measurement:
     """Test the models, fitted to all training scans, on an external test set of other people.
 
-    Returned are the record, warnings, and tables of predictions, of sites, and of distances from
-    the training scans. The record is None if the plan has no external test set.
+    Returned are the section `ExternalTest` of ``evaluation.json``, warnings, and tables of
+    predictions, of sites, and of distances from the training scans. The section is None, and there
+    are no tables, if the plan has no external test set.
     """
     external = inputs.plan.external
     if external is None:

@@ -1,4 +1,8 @@
-"""Define a finding, one question about an evaluation, by its inputs, measurement and results."""
+"""Define findings: questions that are answered for every evaluation.
+
+An example is how well the site can be predicted from the features. A `Question` has a function that
+takes `Inputs` and returns a `Measurement`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,10 +20,11 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Measurement:
-    """Results of a finding for the evaluation's folder: records, tables and warnings.
+    """Results of one or several questions (`Question`) on an evaluation: records, tables, warnings.
 
-    `records` go into ``evaluation.json`` by their keys. A record is None if nothing was measured,
-    or a text with the reason. `tables` are written by the name of their file.
+    `records` are sections of ``evaluation.json`` by their keys. A section is None if nothing was
+    measured; a text under a further key, such as ``new_site_note``, may say why. `tables` are
+    written to the evaluation's folder, by the name of their file, and `notices` are the warnings.
     """
 
     records: dict[str, Part | str | None] = field(default_factory=dict)
@@ -27,7 +32,7 @@ class Measurement:
     notices: list[Notice] = field(default_factory=list)
 
     def with_further(self, further: "Measurement") -> "Measurement":
-        """Return the results of this finding together with the results of another finding."""
+        """Return a new object with the results of both objects, this and `further`."""
         return Measurement(
             self.records | further.records,
             self.tables | further.tables,
@@ -37,7 +42,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Plan, predictions and earlier results, from which a finding is measured.
+    """Plan, predictions and earlier results, from which `Question.measure` computes its results.
 
     Attributes
     ----------
@@ -49,7 +54,7 @@ class Inputs:
     progress : Progress
         Receives progress messages.
     earlier : Measurement
-        Records, tables and warnings of the findings that were measured before this one.
+        Records, tables and warnings of the questions that were measured before this one.
     """
 
     plan: Plan
@@ -60,23 +65,25 @@ class Inputs:
 
 
 class Question(Protocol):
-    """Finding of an evaluation: functions that check and measure the finding, and its record type.
+    """Question that is answered for every evaluation, such as how well the site can be predicted.
 
-    A function or record type is None where the finding has none.
+    The answer is called a finding. A question has functions, one to refuse settings and one to
+    compute the answer, and the type of the answer's section in ``evaluation.json``. Each is None if
+    the question has none.
     """
 
     @property
     def measure(self) -> Callable[[Inputs], Measurement] | None:
-        """Function that measures the finding from `Inputs`: plan, predictions, earlier findings."""
+        """Function that computes the answer from `Inputs`: plan, predictions, earlier answers."""
 
     @property
     def check(self) -> Callable[[Plan], None] | None:
-        """Function that refuses a plan whose settings ask for a finding that cannot be measured."""
+        """Function that raises an error for a plan whose settings make an answer impossible."""
 
     @property
     def record(self) -> type[Part] | None:
-        """Pydantic model of the finding's record in ``evaluation.json``."""
+        """Pydantic model of the answer's section in ``evaluation.json``."""
 
     @property
     def last(self) -> bool:
-        """Whether the finding uses results of other findings, and so is measured after them."""
+        """Whether the question is measured after all others, since its answer uses theirs."""

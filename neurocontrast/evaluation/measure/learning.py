@@ -48,8 +48,9 @@ def measure_learning_curve(inputs: Inputs) -> Measurement:
 
     Subjects are drawn with all their scans, and the smaller sizes of a draw are parts of the larger
     ones. Folds and draws depend on scans, target and seed, and are the same for every encoder.
-    Returned are the curves as a record, and the table ``learning_curve.tsv`` with a row for each
-    fit; the record is None without ``train_sizes``.
+    Returned are the section `LearningCurve` of ``evaluation.json``, and the table
+    ``learning_curve.tsv`` with a row for each split, draw and size. Without the setting
+    ``train_sizes`` the section is None, and there is no table.
     """
     plan = inputs.plan
     settings = inputs.plan.settings
@@ -112,7 +113,8 @@ def _fit(plan: Plan, split: Split, train: npt.NDArray[np.intp], seed: int) -> di
 def _names(plan: Plan) -> list[str]:
     """Return the names of the target's metrics that get a learning curve.
 
-    Only metrics that should be high, or low, and that a single fold has a value of, are included.
+    Left out are metrics of which neither more nor less is better, such as the calibration slope,
+    and metrics that are computed only for all folds together, such as ``auc_within_fold``.
     """
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
     return [
@@ -123,10 +125,11 @@ def _names(plan: Plan) -> list[str]:
 
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
-    """Return the points of one metric's learning curve, for `LearningPoint`.
+    """Return the points of one metric's learning curve as dicts, one for each training size.
 
-    `sizes` holds the metric's values in all fits, grouped by the number of training subjects; a
-    point has their mean, standard deviation and number of finite values.
+    The keys are the fields of `LearningPoint`. `sizes` holds the metric's values in all fits,
+    grouped by the number of training subjects; a point has their mean, standard deviation and
+    number of finite values.
     """
     summary = sizes.agg(["mean", "std", "count"])
     return [
@@ -192,7 +195,8 @@ def tabulate_curves(curves: Mapping[str, Mapping[str, Sequence[LearningPoint]]])
     """Tabulate learning curves of several models: a row for each model, metric and size.
 
     `curves` is name of a model → name of a metric → points. Columns are ``model``, ``metric``,
-    ``n_train``, ``mean``, ``sd`` and ``n``.
+    ``n_train`` (training subjects), ``mean`` and ``sd`` of the metric over all fits of this size
+    (in every draw of subjects and every fold), and ``n``, the number of fits with a finite value.
     """
     rows = [
         {"model": model, "metric": metric, **point.model_dump()}

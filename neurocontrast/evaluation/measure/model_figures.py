@@ -62,12 +62,12 @@ class Figures:
 def metric_summary(
     plan: Plan, folds: pd.DataFrame, predictions: Predictions, progress: Progress = SILENT
 ) -> Figures:
-    """Return the metrics of all models with their intervals, and the embedding minus each of them.
+    """Return the metrics of all models with intervals, and the embedding minus each other model.
 
     `folds` is the table ``folds.tsv``. ``mean`` and ``sd`` are over the folds in which a metric is
     defined, ``pooled`` is of all out-of-fold predictions together (averaged over repeats),
-    ``interval`` is of ``pooled``, over resamples of the plan's units. A metric that is not defined
-    is None and has a ``reason``.
+    ``interval`` is of ``pooled``, by a bootstrap that resamples subjects or sites as `Plan.units`
+    of `plan` says. A metric that is not defined is None and has a ``reason``.
     """
     drawn = _draw(plan, predictions, progress)
     target = plan.target
@@ -106,8 +106,8 @@ def metric_summary(
 def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
     """Compute the metrics of all models on the same resamples of subjects or sites.
 
-    Returned is name of a model → name of a metric → resamples, from the out-of-fold predictions of
-    all folds together.
+    Returned is name of a model → name of a metric → values on all resamples. A metric is computed
+    from the out-of-fold predictions of all folds together.
     """
     rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
@@ -181,8 +181,8 @@ def _with_p_values(
 ) -> dict[str, Increment]:
     """Return the embedding's gains over the model `other`, with p-values of a test over folds.
 
-    `gains` is name of a metric → difference, and `folds` the table ``folds.tsv``. The p-value of a
-    descriptive metric is None.
+    `gains` is name of a metric → difference, and `folds` the table ``folds.tsv``. The p-value is
+    None for a metric of which neither more nor less is better, such as the calibration slope.
     """
     tested = {}
     for name, gain in gains.items():
@@ -197,10 +197,10 @@ def _with_p_values(
 
 
 def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
-    """Write p-values adjusted for the number of baselines (Holm) into `increments`.
+    """Write p-values adjusted for the number of compared models (Holm) into `increments`.
 
-    `increments` is name of a baseline → name of a metric → difference; p-values are adjusted metric
-    by metric. Nothing is changed for a single baseline.
+    `increments` is name of a model that the embedding is compared with → name of a metric →
+    difference. P-values are adjusted metric by metric. Nothing is changed for a single model.
     """
     if len(increments) < 2:
         return
@@ -211,10 +211,10 @@ def _adjust_p_values(increments: dict[str, dict[str, Increment]]) -> None:
 
 
 def _pairs(plan: Plan) -> dict[str, str]:
-    """Return name of a model of measures and embedding together → model of the measures alone.
+    """Return name of a model of measures with embedding → name of the model of measures alone.
 
-    Measures are features beside the embedding, such as regional measures; only pairs of models in
-    the plan are returned.
+    Measures are features without an encoder, such as regional measures. Only pairs of models in the
+    plan are returned.
     """
     names = set(map(attrgetter("name"), plan.models))
     pairs = {}

@@ -1,4 +1,8 @@
-"""Measure a probe at unseen sites, beside the same people at known sites."""
+"""Measure a probe at unseen sites, beside the same people at known sites.
+
+A site is known if scans of other people at the site are in the training folds, and unseen if no
+scan of the site is.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +65,10 @@ class SitesLeftOut:
 
 
 def plan_sites_left_out(plan: Plan) -> SitesLeftOut:
-    """Plan folds that leave out each site of which the main folds both train on and test scans."""
+    """Plan folds that leave out each site of which the main folds both train on and test scans.
+
+    Main folds are the plan's own splits, by which all other metrics are computed.
+    """
     why_not = _why_not(plan)
     if why_not is not None:
         return SitesLeftOut(why_not=why_not)
@@ -121,7 +128,7 @@ def _why_not(plan: Plan) -> str | None:
 
 
 def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
-    """Tell which scans the main folds test only while training on other scans of the same site.
+    """Tell which scans the plan's splits test only while training on other scans of the same site.
 
     The result has a truth value for each scan of the plan's table; a scan without a site has False.
     """
@@ -137,7 +144,7 @@ def _tested_at_home(plan: Plan) -> npt.NDArray[np.bool_]:
 def _why_skipped(plan: Plan, rows: Rows) -> str | None:
     """Return why a site is not left out, few subjects or one class; None for a site to leave out.
 
-    `rows` are the site's scans that the main folds test while training on other scans of the site.
+    `rows` are the site's scans that the plan's splits test while training on other scans of it.
     """
     n = len(set(plan.subjects[rows]))
     if n < MIN_SITE_SUBJECTS:
@@ -178,10 +185,11 @@ def _listed(skipped: Sequence[SkippedSite]) -> str:
 
 
 def measure_new_sites(inputs: Inputs) -> Measurement:
-    """Predict each site's scans by models fitted without the site; compare with the main folds.
+    """Predict each site's scans by models fitted without the site; compare with the plan's splits.
 
-    Returned are the record, the table ``new_sites.tsv`` and warnings. If no site can be left out,
-    the record is None, and a note has the reason.
+    Returned are the section `NewSite` of ``evaluation.json``, the table ``new_sites.tsv`` and
+    warnings. If no site can be left out, the section is None, and ``new_site_note`` in
+    ``evaluation.json`` has the reason.
     """
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
@@ -213,10 +221,12 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
 def _predict(
     plan: Plan, left_out: SitesLeftOut, predictions: Predictions, progress: Progress
 ) -> tuple[Predictions, Predictions]:
-    """Return predictions of the target at known sites, and predictions at left-out sites.
+    """Return predictions at known sites, and predictions at sites that are left out.
 
-    Each is name of a model → predictions, by models of the embedding, of the covariates, and of a
-    constant. Those at known sites are `predictions`, of the main folds.
+    Each of the two is name of a model → predictions, for the embedding, the covariates and a
+    constant. Those at known sites are taken from `predictions`, made in the plan's splits, where
+    other scans of the site were trained on. For the second, the models are fitted here in folds
+    that leave out sites.
     """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
@@ -369,7 +379,8 @@ def _site_table(
 def _predictability(reading: pd.Series | None) -> SitePredictability | None:
     """Return how well the site is predicted, for ``evaluation.json``; None where not measured.
 
-    `reading` is the row of ``confounds.tsv`` on the site in all scans.
+    `reading` is one row of ``confounds.tsv``: how well the site is predicted over all scans. The
+    table's other rows are on other columns, and on the scans of one class.
     """
     if reading is None:
         return None
@@ -396,10 +407,12 @@ def _warnings(record: NewSite) -> list[Notice]:
 
 
 def _compare_errors(record: NewSite, metric: str, error: str, usual: str) -> list[Notice]:
-    """Return warnings if the embedding's error grows at unseen sites, or a constant does as well.
+    """Return warnings if the embedding's error at unseen sites is large; an empty list if not.
 
-    `metric` is the error's key in `record`. In the warning, `error` names the metric, and `usual`
-    the constant, such as "median".
+    One warning says that the error is larger than at known sites, another that it is not clearly
+    smaller than that of a constant prediction: the interval of the difference reaches 0. `metric`
+    is the error's key in `record`. In the warning, `error` names the metric, and `usual` the
+    constant, such as "median".
     """
     notices = []
     ratio = record.ratio["embedding"][metric]

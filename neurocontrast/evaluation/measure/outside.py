@@ -1,4 +1,4 @@
-"""Count scans that lie outside the distribution of the scans that the probe learned from."""
+"""Count tested scans far from the scans that the probe learned from, by Mahalanobis distance."""
 
 from dataclasses import dataclass, field
 
@@ -15,14 +15,17 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 @dataclass(frozen=True)
 class ScansOutside:
-    """Scans outside the probe's training distribution: counts, table of distances, warnings."""
+    """Scans outside the probe's training distribution: counts, table of distances, warnings.
+
+    `counts` and `table` are None with ``outlyingness=false``.
+    """
 
     counts: Outlyingness | None = None
     table: pd.DataFrame | None = None
     notices: list[Notice] = field(default_factory=list)
 
     def as_measurement(self) -> Measurement:
-        """Return the counts, the table of distances and the warnings as a finding's results."""
+        """Return counts, table of distances and warnings as the `Measurement` of a question."""
         if self.table is None:
             return Measurement({Outlyingness.key: self.counts})
         return Measurement(
@@ -33,8 +36,9 @@ class ScansOutside:
 def measure_outlyingness(inputs: Inputs) -> Measurement:
     """Measure each tested scan's distance from other subjects' scans, and count outlying scans.
 
-    Where sites are held out, the distance is from scans of other sites. Returned are the counts as
-    a record, the table ``outlyingness.tsv`` and warnings.
+    Distances are Mahalanobis distances. Where sites are held out, the distance is from scans of
+    other sites. Returned are the counts as the section `Outlyingness` of ``evaluation.json``, the
+    table ``outlyingness.tsv`` and warnings; with ``outlyingness=false`` nothing is measured.
     """
     plan = inputs.plan
     reference = inputs.reference
@@ -57,11 +61,13 @@ def measure_outlyingness(inputs: Inputs) -> Measurement:
 def measure_rows(
     plan: Plan, rows: Rows, reference: Reference | str | None, name: str
 ) -> ScansOutside:
-    """Measure distances of the scans `rows` from other subjects' scans in the probe's training.
+    """Measure Mahalanobis distances of the scans `rows` from the probe's training distribution.
 
-    `reference` is the distribution of the scans that the probe was fitted on; if it is a text, the
-    reason why there is none, distances are empty; with None nothing is counted. `name` says in the
-    table which scans the distances are from.
+    Returned are a table of distances, and counts of scans farther away than the percentile
+    ``outside_percentile`` (a setting) of the training scans' own distances. `reference` is the
+    distribution of the scans that the probe was fitted on. If `reference` is a text, the reason why
+    there is none, distances are NaN; if it is None, as with ``outlyingness=false``, there are
+    neither table nor counts. `name` says in the table which scans the distances are from.
     """
     if reference is None:
         return ScansOutside()
@@ -73,10 +79,12 @@ def measure_rows(
 def _count(
     plan: Plan, rows: Rows, scores: Floats, reference: str, why_not: set[str]
 ) -> ScansOutside:
-    """Count scans outside, tabulate distances, and warn if more are outside than by chance.
+    """Count and tabulate scans outside the training distribution; warn if more are than by chance.
 
-    `scores` (n, 2) hold the distance of each scan of `rows` and the distance's percentile, or NaN
-    for the reasons in `why_not`. `reference` says in words which scans the distances are from.
+    A scan is outside if its distance is above the percentile ``outside_percentile`` (a setting) of
+    the training scans' distances. `scores` (n, 2) hold the distance of each scan of `rows` and the
+    distance's percentile, or NaN for the reasons in `why_not`. `reference` says in words which
+    scans the distances are from.
     """
     table = plan.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(
         drop=True

@@ -1,4 +1,4 @@
-"""Compose ``evaluation.json`` and the tables of an evaluation from a plan and predictions."""
+"""Compose the content of ``evaluation.json``, and tables, from a plan and its predictions."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -64,7 +64,9 @@ class MeasuredPlan:
 
 
 def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
-    """Fit the models, and compute their tables and metrics, without any finding.
+    """Fit a plan's models; return their metrics, tables, predictions and the stored probe.
+
+    Findings, such as how well the site can be predicted, are not computed; `measure` adds them.
 
     Parameters
     ----------
@@ -77,9 +79,11 @@ def fit_and_measure(plan: Plan, *, progress: Progress = SILENT) -> MeasuredPlan:
 
 
 def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> MeasuredPlan:
-    """Compute tables and metrics of a plan's models, without findings, which `measure` adds.
+    """Compute tables and metrics of a plan's models from their predictions, `fits`.
 
-    `fits` holds the models' predictions. Warnings on the results are in the record.
+    Returned is the evaluation in memory, with warnings in the content of ``evaluation.json``.
+    Nothing is written. `measure` calls this function, and adds findings such as how well the site
+    can be predicted.
     """
     predictions = fits.predictions
     tables = plan_tables(plan, predictions)
@@ -101,9 +105,11 @@ def measure_models(plan: Plan, fits: Fits, progress: Progress = SILENT) -> Measu
 
 
 def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Permutation | None:
-    """Test the embedding against permuted labels, for ``permutation`` of ``evaluation.json``.
+    """Return the section ``permutation`` of ``evaluation.json``: a test against permuted labels.
 
-    None with ``n_permutations=0``, and for a network that is trained in the folds.
+    `model` holds the predictions of the embedding's model, which is fitted anew to labels that are
+    exchanged between subjects. None with ``n_permutations=0``, and for a network that is trained in
+    the folds.
     """
     settings = plan.settings
     is_site = plan.target.name == "site"
@@ -154,9 +160,9 @@ def permutation_summary(plan: Plan, model: OutOfFold, progress: Progress) -> Per
 
 
 def key_beside(models: Iterable[Model], model: Model) -> str:
-    """Return the name of the model that joins the embedding to the features of `model`.
+    """Return the name of the model that reads the features of `model` and the embedding together.
 
-    The name is "" if none of `models` does.
+    The name is "" if there is no such model among `models`.
     """
     first = model.name
     if model.baseline is not None and model.baseline.of:
@@ -216,8 +222,9 @@ def _look_at_results(
 ) -> Iterable[Notice]:
     """Yield warnings on the fits, AUCs and permutations of an evaluation's models.
 
-    Warned of are solvers that stopped early, penalties that were not chosen, AUCs that differ when
-    folds are mixed, an AUC of 1, and permutations that move few labels.
+    Warned of are solvers that stopped early, penalties that were not chosen, an AUC of all folds'
+    predictions together that differs from the AUC within folds, an AUC of 1, and permutations that
+    give few scans another label.
     """
     fits = [fit for of_model in predictions.values() for fit in of_model.fits]
     failed = sum(fit.n_not_converged for fit in fits)
@@ -241,10 +248,11 @@ def _look_at_results(
 
 
 def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
-    """Return the section ``probe`` of ``evaluation.json``: estimator, penalty, blocks and encoders.
+    """Return the section ``probe`` of ``evaluation.json``: estimator, penalty and features.
 
-    `embedding` holds the out-of-fold predictions and fits of the probe; the penalty's strength is
-    the median over the fits.
+    `embedding` holds the out-of-fold predictions and fits of the probe on the embedding; the
+    penalty's strength is the median over the fits. If the features are of several encoders, or are
+    a network's features and linear components (two blocks), the section says so.
     """
     strengths = [fit.strength for fit in embedding.fits]
     changes: dict[str, object] = {
@@ -258,7 +266,9 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Return keys of section ``probe`` on groups of feature columns (blocks); none for one group.
+    """Return keys and values of section ``probe`` on groups of feature columns (blocks).
+
+    The dictionary is empty for a single group.
 
     The keys name the origin of the groups and, for components beside a network, each group's share
     in the total variance, in each fold and on average.
@@ -283,9 +293,9 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
 
 def _describe_members(plan: Plan) -> dict[str, object]:
-    """Return keys of section ``probe`` on the averaged encoders of a run; none for one encoder.
+    """Return keys and values of section ``probe`` on several encoders of a run; empty for one.
 
-    The keys hold the number of encoders, and the averaged quantity.
+    The values are the number of encoders, and a word for what of their predictions is averaged.
     """
     if plan.n_members < 2:
         return {}
@@ -304,7 +314,11 @@ def _compose(
     permutation: Permutation | None,
     notices: list[Notice],
 ) -> Result:
-    """Compose the content of ``evaluation.json``, but for findings and environment."""
+    """Return the content of ``evaluation.json`` on the models: metrics, probe, counts, warnings.
+
+    Sections that are measured later, such as how well the site can be predicted, and the versions
+    of software are added by callers.
+    """
     settings = plan.settings
     target = plan.target
     dealt = split_table(plan.table, plan.splits).astype(object).fillna("").astype(str)

@@ -125,6 +125,9 @@ def permutation_test(
 ) -> PermutationTest:
     """Compare a model's metrics in the first repeat with its metrics for permuted labels.
 
+    Returned is a `PermutationTest`: observed metrics, and the p-value of each. The model is fitted
+    anew in every fold for each of ``n_permutations`` permutations.
+
     Parameters
     ----------
     model, target, splits, predictions : Model, Target, sequence of Split, OutOfFold
@@ -135,7 +138,7 @@ def permutation_test(
         Makes new random folds for permuted labels, given the number of the permutation; with None,
         the folds are kept.
     advance : callable
-        Called after each permutation with the number of its folds.
+        Called after each permutation with the number of folds in which the model was fitted.
     """
     first = [split for split in splits if split.repeat == 0]
     settings = context.settings
@@ -197,7 +200,7 @@ def _first_repeat(predictions: OutOfFold) -> OutOfFold:
 def _is_as_good(metric: str, permuted: float, observed: float) -> bool:
     """Tell whether a metric of permuted labels is as good as the observed one; NaN counts as good.
 
-    Ties must count; the slack keeps rounding errors from breaking ties.
+    A tie counts as good, and so does a value worse by less than 1e-12, which is a rounding error.
     """
     sign = 1
     if metric in LOWER_IS_BETTER:
@@ -213,10 +216,11 @@ def permuted_labels(
     n_permutations: int,
     seed: int,
 ) -> Labels:
-    """Permute labels between subjects of the same places; return labels (n, n_permutations).
+    """Exchange labels between subjects whose scans have equal `places`; return all permutations.
 
-    `places` holds the site of each scan, or site and fold together if folds are kept. `target`
-    holds the observed labels.
+    `places` has a text for each scan: its site, or its site and fold if folds are kept. `target`
+    holds the observed labels. Each column of the result (n, n_permutations) has the labels of
+    the n scans in one permutation.
     """
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
     people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
@@ -239,9 +243,9 @@ def _permuted_figures(
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return name of a metric → value of all folds' predictions of a model together.
+    """Return name of a metric → value, from all folds' predictions of a model together.
 
-    Descriptive metrics, which should be neither high nor low, are left out.
+    Metrics of which neither more nor less is better, such as the calibration slope, are left out.
     """
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     pooled = pooled_metrics(target, model, rows=model.tested, names=names)

@@ -14,10 +14,11 @@ def measure_sites(inputs: Inputs) -> Measurement:
 
 
 def site_table(plan: Plan, predictions: Predictions) -> pd.DataFrame:
-    """Tabulate each site: counts of scans, metrics of every model, and a note.
+    """Return a table with one row a site: counts of scans, metrics of every model, and a note.
 
-    The embedding's metrics have intervals, by resampling the subjects of the site; a site with
-    fewer subjects than ``min_site_n`` has none.
+    Only tested scans count. The note is a text that says why a metric or an interval is missing, or
+    None. The embedding's metrics have intervals, by resampling the subjects of the site; a site
+    with fewer subjects than ``min_site_n`` has none. Images without any site give an empty table.
     """
     if plan.fixed and plan.table["site"].isna().all():  # all images again, under another name
         return pd.DataFrame({"site": [], "n": [], "note": []})

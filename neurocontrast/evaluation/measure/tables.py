@@ -22,10 +22,10 @@ there are fewer bins, at least two."""
 
 
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
-    """Return name of a file → table, of the scans, folds, predictions and calibration of a plan.
+    """Return tables of a plan's scans, folds, predictions and calibration, by the name of the file.
 
-    `predictions` are out-of-fold, by name of the model. Calibration is only of predicted
-    probabilities.
+    `predictions` are out-of-fold, by name of the model. The table of calibration is there only for
+    predicted probabilities.
     """
     table = plan.table
     target = plan.target
@@ -65,8 +65,9 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight.
 
-    A row is of one split. The strength is of the regularisation, and the weight is the network's
-    share among groups of feature columns, where components are appended.
+    A row is of one split. The strength is that of the penalty. If an encoder keeps linear
+    components beside its network, the weight is the share of the network's features in the total
+    variance of the features; there is no such column for other encoders.
     """
     target = plan.target
     strength = plan.probe.strength_name
@@ -99,7 +100,7 @@ def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame
 
 
 def model_prefix(model: str) -> str:
-    """Return the prefix of a model's columns in tables: ``voxels_``; empty for the embedding."""
+    """Return the prefix of a model's columns in tables, as ``voxels_``; "" for the embedding."""
     return "" if model == "embedding" else f"{model}_"
 
 
@@ -110,10 +111,12 @@ def prediction_table(
     *,
     with_paths: bool = False,
 ) -> pd.DataFrame:
-    """Tabulate the predictions: one row for each tested scan and repeat, one score a model.
+    """Tabulate the predictions: a row for each tested scan and repeat, a column for each model.
 
-    `table` holds the scans in the order of the values of `target`. The decision is the embedding's,
-    as are the scores of several classes.
+    `table` holds the scans in the order of the values of `target`. A model's column has its scores,
+    for several classes the score of the true class. Only the embedding's model also has a column of
+    decided classes and, for several classes, a column for the scores of each class. `with_paths`
+    adds the names of the scans' files.
     """
     embedding = predictions["embedding"]
     labels = np.array(target.classes, dtype=object)

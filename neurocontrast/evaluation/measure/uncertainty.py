@@ -47,14 +47,19 @@ class Resamples:
     drawn: Floats
 
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
-        """Return a function of this metric and another of the same resamples, such as the ratio."""
+        """Return the resamples of a metric that is a function of this metric and another.
+
+        `function`, such as a ratio, takes arrays of both metrics' values and returns the new
+        values. It is applied to the values of all scans, of each jackknife sample and of each
+        bootstrap resample, which must be the same for both metrics.
+        """
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(
             value, function(self.left_out, other.left_out), function(self.drawn, other.drawn)
         )
 
     def __sub__(self, other: Resamples) -> Resamples:
-        """Return the difference of this metric and another of the same resamples."""
+        """Return the resamples of this metric minus another on the same resamples."""
         return self.combine(other, np.subtract)
 
     def interval(self, *, level: float) -> tuple[float, float] | None:
@@ -173,9 +178,10 @@ class Resampling:
     """Draws with the same units and seed are the same for every model."""
 
     def weigh(self, rows: Rows) -> Iterator[Floats]:
-        """Yield blocks of weights (n, scans): jackknife samples first, then bootstrap resamples.
+        """Yield arrays of weights (n, scans), which together have a row for each sample.
 
-        The columns are the scans `rows`.
+        Jackknife samples come first, then bootstrap resamples. A weight says how often a sample
+        holds a scan; the columns are the scans `rows`.
         """
         units = self.units[rows]
         yield from leave_out(units)
@@ -254,9 +260,11 @@ def count_resamples(n_bootstraps: int, n_rows: int) -> int:
 
 
 def leave_out(units: Labels) -> Iterator[Floats]:
-    """Yield blocks of jackknife weights (groups, scans): 0 for the unit or units left out.
+    """Yield arrays of jackknife weights (samples, scans): 0 for scans left out, 1 for all others.
 
-    There are at most `MAX_LEFT_OUT` groups.
+    A sample leaves out all scans of one of the `units`, subjects or sites. With more than
+    `MAX_LEFT_OUT` units, a sample leaves out several, so that there are at most `MAX_LEFT_OUT`
+    samples.
     """
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
     groups = np.unique(codes)[:, None]
@@ -265,7 +273,10 @@ def leave_out(units: Labels) -> Iterator[Floats]:
 
 
 def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
-    """Yield blocks of bootstrap weights (resamples, scans): how often a scan's unit was drawn."""
+    """Yield arrays of bootstrap weights (resamples, scans): how often a scan's unit was drawn.
+
+    `units` has the subject or site of each scan. The arrays together have `n_bootstraps` rows.
+    """
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)

@@ -178,7 +178,10 @@ def _select_scans(
 
 
 def _models_of_columns(plan: Plan) -> list[ProbeModel]:
-    """Return the plan's models, after embedding and covariates, that read columns of its table."""
+    """Return the models that read columns of the plan's table, such as that of regional measures.
+
+    The first two models of the plan, embedding and covariates, are not among them.
+    """
     models = []
     for model in plan.models[2:]:
         if isinstance(model, ProbeModel) and _columns_of(model):
@@ -187,9 +190,9 @@ def _models_of_columns(plan: Plan) -> list[ProbeModel]:
 
 
 def _columns_of(model: ProbeModel) -> tuple[str, ...]:
-    """Return the names of the table columns that a model reads; empty for any other model.
+    """Return the names of the columns of the plan's table that a model reads.
 
-    Other models read features, images or arrays.
+    The tuple is empty for a model of features, images or arrays.
     """
     if isinstance(model.design, CovariateDesign | MeasureDesign):
         return tuple(model.design.names)
@@ -205,10 +208,10 @@ def _shared_columns(models: Sequence[ProbeModel], tested: pd.DataFrame) -> tuple
 def _with_external_columns(
     models: Sequence[ProbeModel], joined: Plan, tested: pd.DataFrame
 ) -> tuple[list[Model], list[Notice]]:
-    """Return models that read columns, changed to read the table of training and external scans.
+    """Return models of columns, changed to read training and external scans, and warnings.
 
-    A model is left out if one of its columns is absent, or empty, in the external table `tested`.
-    The second list has a warning for each such model.
+    The changed models read the table of `joined`, the plan of both. A model of `models` is left
+    out, with a warning, if one of its columns is absent, or empty, in the external table `tested`.
     """
     tested_models: list[Model] = []
     notices = []
@@ -252,8 +255,9 @@ def warn_of_untested(plan: Plan) -> Plan:
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:
     """Return the baseline of covariates for training and external scans together, and warnings.
 
-    `joined` is the plan of both, and both tables have the `covariates`. A warning says that the
-    user's estimator cannot fit the covariates, so that the baseline has the default probe.
+    `joined` is the plan of training and external scans, whose tables both have the `covariates`. A
+    warning says that the user's estimator cannot fit the covariates, so that the baseline has the
+    default probe.
     """
     model = with_covariates(joined.models[1], joined.table, covariates)
     if not isinstance(model, ProbeModel) or model.estimator is None:
@@ -336,7 +340,7 @@ def _join(plan: Plan, scans: _ExternalScans) -> Plan:
 def _check_leaks(
     plan: Plan, joined: Plan, tested: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
-    """Refuse external people seen in pretraining, and one image under two names.
+    """Refuse external people seen in pretraining, and one image under the names of two subjects.
 
     With ``allow_overlap`` return the people seen in pretraining, and a warning of either. `tested`
     is the table of external scans, and `info` describes their embeddings.

@@ -160,9 +160,10 @@ def _describe_fixed(
 
 
 def why_untested(settings: EvaluationSettings, cv: Any) -> str:
-    """Return the reason why evaluated scans are in no test fold, as text for the flow of scans.
+    """Return the reason why some evaluated scans are in no test fold, as text.
 
-    The reason names the split column, the split file, or the user's splitter `cv`.
+    The text is for the table ``flow.tsv`` of the scans that each step keeps and leaves out. The
+    reason names the split column, the split file, or the user's splitter `cv`.
     """
     if settings.split_column is not None:
         return "fitted on (train and validation)"

@@ -44,12 +44,15 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Leaks:
-    """Leaks that `check_leaks` found and allowed: tested people of pretraining, copied scans."""
+    """Leaks that `check_leaks` found and allowed: tested people of pretraining, and copied scans.
+
+    `notices` are the warnings about both.
+    """
 
     overlap: Overlap
     notices: tuple[Notice, ...]
     n_twins: int = 0
-    """Test rows of the fixed design that are copies of fitted rows."""
+    """Number of test rows that are copies of training rows, where a column names the test rows."""
 
 
 def check_leaks(
@@ -62,7 +65,7 @@ def check_leaks(
     """Refuse tested people whom the encoder was pretrained on, and one scan under two names.
 
     With the setting ``allow_overlap`` both are warned about. If a column names the test rows, test
-    rows that are copies of fitted rows are counted, not refused, since official image sets hold
+    rows that are copies of training rows are counted, not refused, since official image sets hold
     some.
     """
     allowed = settings.allow_overlap
@@ -123,10 +126,11 @@ def check_overlap(
 def _look_at_comparison(
     info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return how people of pretraining were looked for; warn if not by the content of scans.
+    """Return how people of pretraining were looked for, and warnings.
 
-    The tuple is empty if the embeddings do not name people of pretraining, or else holds
-    ``identifiers`` and, if contents were compared too, ``contents``.
+    A warning is given if they could not be looked for by the content of all scans. The tuple is
+    empty if the embeddings do not name people of pretraining, or else holds ``identifiers`` and, if
+    contents were compared too, ``contents``.
     """
     if info.pretraining_unknown:
         who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"
@@ -140,13 +144,21 @@ def _look_at_comparison(
 
 
 def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool_]:
-    """Tell which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
+    """Tell which rows are of subjects that the encoder was pretrained on: a mask (n rows,).
+
+    `info`, the description stored with the embeddings, lists digests of the subjects of pretraining
+    and of their scans' contents. A row's subject is looked for by identifier and content; without a
+    list the whole mask is False.
+    """
     people = _find_pretrained(table, info)
     return table["subject_id"].isin(people.subjects).to_numpy()
 
 
 def _find_pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> Recognised:
-    """Find the subjects of a table who were in pretraining, by identifier or content of scans."""
+    """Find the subjects of a table who were in pretraining, by identifier or content of scans.
+
+    They are compared with the digests in `info`, the description stored with the embeddings.
+    """
     return info.known_people().find(table["subject_id"], table[CONTENT])
 
 

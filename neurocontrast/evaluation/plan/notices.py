@@ -62,10 +62,11 @@ def look_at_cohort(
 
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
-    """Return a warning that the baseline lacks covariates of the settings; empty if none is missed.
+    """Return a warning, in a list, that the model of covariates lacks covariates of the settings.
 
-    `used` are the baseline's covariates, and `dropped` has the reason for each one left out. A
-    baseline may lack the target, and a site that is held out, unless no covariate is left.
+    `used` are the columns that the model reads, and `dropped` has the reason for each one left out.
+    The list is empty if only the target, or a site that is held out, is left out, and some
+    covariate is used.
     """
     if not used:
         return [Notice.of("baseline_empty", reasons=_join_reasons(dropped, expected=()))]
@@ -76,7 +77,10 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
 
 
 def _join_reasons(dropped: Mapping[str, str], *, expected: Sequence[str]) -> str:
-    """Join the names and reasons of `dropped` covariates as text, except `expected` reasons."""
+    """Join the names and reasons of covariates in `dropped` as text; "" if none is left.
+
+    Covariates whose reason is among the `expected` ones are left out.
+    """
     reasons = []
     for name, why in dropped.items():
         if why not in expected:
@@ -98,10 +102,10 @@ def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[
 
 
 def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) -> Iterator[Notice]:
-    """Warn of folds that lack classes, and of scans and subjects that folds leave out.
+    """Warn of classes missing in training or test rows of folds, and of unused scans.
 
-    Such scans are never tested. Such subjects have scans at the site that is held out, so that
-    their scans at other sites are not trained on.
+    Unused are scans that no fold tests, and scans at other sites of subjects with a scan at the
+    site that a fold holds out: the fold does not train on them.
     """
     if target.kind != "continuous":
         yield from _look_at_classes_of_folds(splits, target)
@@ -165,7 +169,7 @@ def _look_at_sizes(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
 
 
 def _look_at_site_spellings(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of sites whose names differ in spelling alone."""
+    """Warn of sites whose names differ only in case, accents, spaces, hyphens or zeros."""
     if target.name != "site":
         for group in spelled_alike(site_names(table["site"])):
             yield Notice.of("site_spelling", sites=one_of(group))
@@ -242,7 +246,7 @@ def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[
 
 
 def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
-    """Return text of the sites whose target is least like the whole cohort's, with their values.
+    """Return text of the three sites whose target is least like the whole cohort's.
 
     A value is a mean, or the share of a class. `values` and `sites` have an entry for each subject.
     """
@@ -252,7 +256,11 @@ def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
 
 
 def _unlike_means(values: pd.Series, sites: Texts) -> str:
-    """Return text of the sites whose mean is farthest from the whole cohort's, with the means."""
+    """Return text of the three sites whose mean target is farthest from the whole cohort's.
+
+    The text has these sites' means of the target, and the mean of the cohort. `values` has the
+    target and `sites` the site of each subject.
+    """
     overall = values.mean()
     means = values.groupby(sites).mean()
     names = []
@@ -290,8 +298,10 @@ def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
 def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
     """Warn of classes whose subjects differ in age.
 
-    `people` has one row a subject. Of two classes the means are compared: a rare class explains
-    little variance, however far its mean is from the other.
+    `people` has one row a subject. For two classes, the difference of their mean ages, in standard
+    deviations, is compared with a limit; for more classes √ε², from the share of the age's variance
+    that classes explain. The share would not do for two classes: a rare class explains little,
+    however far its mean is from the other.
     """
     has_age = people["age"].notna().to_numpy()
     ages = people["age"].to_numpy()[has_age]

@@ -88,12 +88,13 @@ class Plan:
     """Test set of other people, on which the probe of all scans is tested; None without one."""
 
     def design(self, *, predicted: str = "", block: str = "") -> Designs:
-        """Return the matrix that probes are fitted to: features, adjusted as the settings say.
+        """Return a function of training and test rows that gives their features as two matrices.
 
-        The matrix is a design: a function of training and test rows. A `block` names part of the
-        features, such as ``components``; for a run of several encoders there is a design for each.
-        If a column is `predicted` in place of the target, ComBat does not preserve the column's
-        effect.
+        Such a function is called a design. Probes are fitted to the matrices, which have sites or
+        covariates taken out as the settings say, estimated on the training rows. A `block` names
+        part of the features, such as ``components``. For a run of several encoders, a
+        `MemberDesign` with one design for each encoder is returned. If a column is `predicted` in
+        place of the target, ComBat does not preserve the column's effect.
         """
         if not self.members:
             return self._design(self.features, self.blocks, predicted=predicted, block=block)
@@ -106,7 +107,11 @@ class Plan:
         return MemberDesign(tuple(designs))
 
     def design_of_distances(self) -> FeatureDesign:
-        """Return the design of all encoders' features, by which distances of scans are measured."""
+        """Return a function of training and test rows that gives features for measuring distances.
+
+        Distances are of scans from the training distribution (outlying scans). The features are
+        adjusted as those of a probe; of a run of several encoders, all features are side by side.
+        """
         return self._design(self.features, self.blocks)
 
     def _design(
@@ -117,7 +122,7 @@ class Plan:
         predicted: str = "",
         block: str = "",
     ) -> FeatureDesign:
-        """Return the `FeatureDesign` of one encoder's features, or of one block of the features."""
+        """Return the `FeatureDesign` of one encoder's features, or of the columns of a `block`."""
         target = self.target.name
         steps = adjustments(self.table, self.settings, target=target, predicted=predicted)
         if not block:
@@ -131,10 +136,10 @@ class Plan:
 
     @property
     def own_blocks(self) -> tuple[Block, ...]:
-        """The network's features and the linear components of an encoder; empty without components.
+        """Two `Block` entries, the columns of an encoder's network and of its linear components.
 
-        With several encoders, the two blocks are of the first encoder; empty unless every encoder
-        has both blocks.
+        The pair is empty for an encoder without components, and for joined encoders. With several
+        encoders of a run it is that of the first encoder, and empty unless every encoder has both.
         """
         of_members = list(map(attrgetter("blocks"), self.members)) or [self.blocks]
         if all(map(has_own_blocks, of_members)):
@@ -143,7 +148,11 @@ class Plan:
         return ()
 
     def size_of_block(self, name: str) -> str:
-        """Return the number of a block's features as text, ``60 or 40`` if encoders differ."""
+        """Return the number of columns of the blocks called `name` as text, such as ``60``.
+
+        Blocks divide an encoder's features into ``network`` and ``components``. If the encoders of
+        a run differ, the text is ``60 or 40``.
+        """
         sizes = set[int]()
         for blocks in list(map(attrgetter("blocks"), self.members)) or [self.blocks]:
             for block in blocks:
@@ -174,20 +183,20 @@ class Plan:
         return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
 
     def describe(self, model: Model) -> EstimatorSection:
-        """Describe a model's estimator as the section ``probe`` of `evaluation.json` does."""
+        """Return the section ``probe`` of ``evaluation.json`` for a model: name and expression."""
         n_train = max(len(split.train) for split in self.splits)
         return model.describe(self.target, self.settings, n_train=n_train)
 
     @property
     def estimators(self) -> dict[str, EstimatorSection]:
-        """Descriptions of the models' estimators, by the name of the model."""
+        """Name of a model → description of its estimator, as in ``evaluation.json``."""
         described = {}
         for model in self.models:
             described[model.name] = self.describe(model)
         return described
 
     def estimator_title(self, model: Model) -> str:
-        """Return the name of a model's estimator for a sentence."""
+        """Return the name of a model's estimator for a sentence, such as ``ridge regression``."""
         described = self.describe(model)
         return str(described.title or described.name)
 
@@ -224,7 +233,7 @@ class Plan:
 
     @property
     def n_features(self) -> int:
-        """Number of features that the first model reads: of one encoder, or of all together."""
+        """Number of features that the embedding's model reads, of all encoders together."""
         embedding = self.models[0]
         if isinstance(embedding, GivenModel):
             return embedding.n_features
@@ -255,12 +264,12 @@ class Plan:
 
     @property
     def probe(self) -> EstimatorSection:
-        """The section ``probe`` of `evaluation.json`: the estimator of the first model."""
+        """The section ``probe`` of `evaluation.json`: the estimator of the embedding's model."""
         return self.describe(self.models[0])
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the first model is not written to a file; None if the model is written."""
+        """Reason why the embedding's model is not written to a file; None if a file is written."""
         return self.models[0].why_not_stored(self.settings)
 
     @property

@@ -19,7 +19,11 @@ MIN_SITES = 5
 
 @dataclass(frozen=True)
 class Units:
-    """Groups of scans that a bootstrap draws together: subjects or sites, and each scan's label."""
+    """Groups of scans that a bootstrap draws together: all scans of a subject, or of a site.
+
+    `name` is ``subject`` or ``site``. `labels` (n,) name the group of each scan; sites that share a
+    subject are one group.
+    """
 
     name: str
     labels: Texts
@@ -27,7 +31,7 @@ class Units:
 
     @property
     def n(self) -> int:
-        """Number of units."""
+        """Number of groups, subjects or sites, that the scans belong to."""
         return len(set(self.labels))
 
 

@@ -1,4 +1,8 @@
-"""Standardise blocks of features once, and weigh the blocks anew for each weight to try."""
+"""Standardise blocks of features once, and scale the blocks anew for each weight to try.
+
+A block is a group of feature columns, such as the features of a network, or of its linear
+components. A block's weight is its share of the total variance.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +25,34 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 
 class WeighableRows(Protocol):
-    """Training and test rows of several blocks of features, standardised once, not yet weighed."""
+    """Training and test rows of several blocks of features, standardised, without weights yet.
+
+    A block is a group of feature columns, such as a network's features.
+    """
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return training and test rows, with the features of each block divided by its divisor."""
+        """Return training and test rows as two matrices, each block's features divided by a number.
+
+        `divisors` has the number for each block; the smaller it is, the more the block counts.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class BlockColumns:
-    """Standardised columns of each block; used for at most as many columns as training rows."""
+    """Standardised columns of each block of features, one matrix a block.
+
+    Used where there are at most as many columns as training rows.
+    """
 
     train: Sequence[Floats]
     test: Sequence[Floats]
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return the columns of all blocks side by side; a block divided by infinity is dropped."""
+        """Return training and test rows as two matrices, all blocks side by side.
+
+        The columns of each block are divided by its number in `divisors`; a block divided by
+        infinity is left out.
+        """
         train = []
         test = []
         for of_train, of_test, divisor in zip(self.train, self.test, divisors, strict=True):
@@ -47,17 +64,21 @@ class BlockColumns:
 
 @dataclass(frozen=True, eq=False)
 class BlockProducts:
-    """Inner products of each block's rows with the training rows, in place of wide features.
+    """Inner products of rows with the training rows, for each block of features by itself.
 
-    Inner products are enough for principal axes: the inner products of weighed blocks are weighted
-    sums of the inner products of the blocks.
+    Used where features outnumber the training rows. Inner products are enough for
+    principal axes: if blocks are scaled, the inner products of all features are weighted sums of
+    the inner products of the blocks.
     """
 
     train: Sequence[Floats]
     test: Sequence[Floats]
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return rows on the training rows' principal axes, each block divided by its divisor."""
+        """Return training and test rows as coordinates on the training rows' principal axes.
+
+        The features of each block are first divided by the block's number in `divisors`.
+        """
         train = np.zeros_like(self.train[0])
         test = np.zeros_like(self.test[0])
         for of_train, of_test, divisor in zip(self.train, self.test, divisors, strict=True):
@@ -69,7 +90,10 @@ class BlockProducts:
 
 @dataclass(frozen=True, eq=False)
 class StandardisedBlocks:
-    """Standardised training and test rows of several blocks of features, to be weighed."""
+    """Standardised training and test rows of several blocks of features, before blocks are scaled.
+
+    `weighed` scales the blocks, so that each has its weight, a share of the total variance.
+    """
 
     rows: WeighableRows
     n_varying: Sequence[int]
@@ -77,10 +101,11 @@ class StandardisedBlocks:
     n_columns: int
 
     def weighed(self, design: Design) -> tuple[Floats, Floats]:
-        """Return training and test rows with each block scaled to its weight in a design.
+        """Return training and test rows as two matrices, each block scaled to its weight.
 
-        The result is that of `standardised`, without standardising anew. If features
-        outnumber the training rows, axes can have other signs than in `standardised`.
+        `design` has the weights. The result is that of `standardised`, without standardising anew:
+        features, or, if features outnumber the training rows, coordinates on the training rows'
+        principal axes. Axes may point in the opposite direction to those of `standardised`.
         """
         scaler = scaler_of(design, n_columns=self.n_columns)
         assert isinstance(scaler, BlockScaler)
@@ -88,7 +113,10 @@ class StandardisedBlocks:
 
 
 def standardised_blocks(design: Design, train: Rows, test: Rows) -> StandardisedBlocks:
-    """Standardise each block of a design's features by the training rows' means and deviations."""
+    """Standardise the features that `design` returns, and divide their columns into blocks.
+
+    Means and standard deviations are of the rows `train`.
+    """
     x_train, x_test = design(train, test)
     n_rows, n_columns = x_train.shape
     sizes = scaler_of(design, n_columns=n_columns).sizes
@@ -103,7 +131,7 @@ def standardised_blocks(design: Design, train: Rows, test: Rows) -> Standardised
 
 
 def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
-    """Return inner products of each block's training and test rows with its training rows."""
+    """Return, for each block, inner products of training and test rows with the training rows."""
     of_train = []
     of_test = []
     for x_train, x_test in zip(train, test, strict=True):

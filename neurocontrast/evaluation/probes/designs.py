@@ -1,4 +1,8 @@
-"""Matrices that a probe is fitted to in a fold: adjusted, standardised, on principal axes."""
+"""Matrices that a probe is fitted to in a fold: adjusted, standardised, on principal axes.
+
+A design is a function of training and test rows that returns the two matrices of features. Blocks
+are groups of feature columns, such as the columns of each of several encoders.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +44,10 @@ share is chosen; without inner folds, the first."""
 
 
 class Block(NamedTuple):
-    """Columns of an embedding: of one of several joined encoders, or of a network or components.
+    """Group of neighbouring columns of an embedding, by name, number of columns and encoder.
 
-    Components are the linear components that an encoder keeps beside its network.
+    The columns are those of one of several joined encoders, of an encoder's network, or of the
+    linear components that an encoder keeps beside its network.
     """
 
     name: str
@@ -54,10 +59,11 @@ class Block(NamedTuple):
 class FeatureDesign:
     """Features of the embedding, with sites or covariates taken out as estimated on training rows.
 
-    `steps` are transformers such as ComBat, fitted anew in every fold and inner fold without
-    labels. `blocks` divide the columns by encoder, or into a network's features and linear
-    components; empty for features of a network alone. With `single`, matrices are in single
-    precision. `weight` is the share of the network's block in the total variance.
+    `steps` are transformers such as ComBat, which learn from features and covariates, not from
+    labels, and are fitted anew to the training rows of every fold and inner fold. `blocks` divide
+    the columns by encoder, or into a network's features and linear components; empty for features
+    of a network alone. With `single`, matrices are in single precision. `weight` is the share of
+    the network's block in the total variance.
     """
 
     features: npt.NDArray[np.floating]
@@ -73,7 +79,11 @@ class FeatureDesign:
         return tuple(map(attrgetter("n_features"), self.blocks))
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the adjusted features of training rows and of test rows as two matrices."""
+        """Return the features of training rows and of test rows as two matrices.
+
+        Each of `steps`, such as ComBat, takes sites or covariates out of the features; without
+        steps, features are unchanged.
+        """
         precision = np.float32 if self.single else np.float64
         computed = np.float64 if self.steps else precision
         x_train, x_test = (
@@ -99,17 +109,22 @@ class PairDesign:
     weight: float | None = None
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return both kinds of features side by side, of training rows and of test rows."""
+        """Return two matrices, of training rows and of test rows.
+
+        Each has the features without an encoder first, and then the features of the embedding.
+        """
         first_train, first_test = self.first(train, test)
         own_train, own_test = self.embedding(train, test)
         return np.hstack([first_train, own_train]), np.hstack([first_test, own_test])
 
 
 def weighed(design: Design) -> list[tuple[float | None, Design]]:
-    """Return pairs (weight, design) to try: a design of two blocks once with each of `WEIGHTS`.
+    """Return pairs (weight, design) to try, where `design` gives the features of each fold.
 
-    A weight that the design has already is the only one. Any other design comes once, with None as
-    its weight: joined features of several encoders have equal variances, and no weight to choose.
+    A weight is the share of the first of two groups of features (blocks) in the total variance. A
+    design of two blocks is paired with each of `WEIGHTS`, or, if it has a weight already, with this
+    one alone. Any other design gives one pair, with None as its weight: the blocks of several
+    joined encoders have equal variances, and no weight to choose.
     """
     is_pair = isinstance(design, PairDesign)
     if not is_pair and not (isinstance(design, FeatureDesign) and has_own_blocks(design.blocks)):
@@ -168,7 +183,11 @@ class BlockScaler(StandardScaler):
     def fit(
         self, X: npt.ArrayLike, y: object = None, sample_weight: npt.ArrayLike | None = None
     ) -> BlockScaler:
-        """Learn means and standard deviations of features (n, p), and each block's scale factor."""
+        """Learn means and scales of features (n, p) and return the scaler.
+
+        A feature's scale is its standard deviation times a number for its block of columns, by
+        which the block gets its share of the total variance.
+        """
         super().fit(X, y, sample_weight)
         sizes = list(self.sizes) or [self.n_features_in_]
         if sum(sizes) != self.n_features_in_:
@@ -184,16 +203,19 @@ class BlockScaler(StandardScaler):
 
 
 def count_varying(variances: Floats, sizes: Sequence[int]) -> list[int]:
-    """Count the features of each block whose variance is above 0."""
+    """Return, for each block of columns, the number of features whose variance is above 0.
+
+    `sizes` are the numbers of columns of the blocks.
+    """
     starts = np.cumsum([0, *sizes[:-1]])
     return np.add.reduceat(variances > 0, starts, dtype=int).tolist()
 
 
 def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[float]:
-    """Return the divisor of each block's standardised features that gives a block its weight.
+    """Return, for each block of columns, the number by which its standardised features are divided.
 
-    Weights are shares of the total variance. `n_varying` are the numbers of features that vary in
-    training, by block.
+    A block then has its entry in `weights` as its share of the total variance. `n_varying` are the
+    numbers of features that vary in training, by block. The divisor of a weight of 0 is infinite.
     """
     n_blocks = len(n_varying)
     divisors = []
@@ -210,8 +232,9 @@ def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[f
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
     """Return the scaler of a design, which gives each block its share of the total variance.
 
-    `n_columns` is the number of columns of the design's matrix. Without `n_columns` the scaler of a
-    `PairDesign` shows its weights, but not the sizes of blocks.
+    The scaler is not fitted. `n_columns` is the number of columns of the design's matrix. Only a
+    `PairDesign` needs it: without it, its scaler has the blocks' weights but not their sizes, is
+    good for a description by ``repr``, and cannot be fitted.
     """
     if isinstance(design, PairDesign):
         return _scaler_of_pair(design, n_columns)
@@ -223,7 +246,11 @@ def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler
 
 
 def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
-    """Return a `PairDesign`'s scaler: the embedding's blocks share equally in 1 − `weight`."""
+    """Return the scaler of features without an encoder beside the embedding (`PairDesign`).
+
+    The features without an encoder get the share `weight` of the total variance, the design's own
+    or 0.5. The embedding gets 1 − `weight`, in equal parts for its blocks of columns.
+    """
     n_own = design.embedding.features.shape[1]
     sizes = design.embedding.sizes or (n_own,)
     weight = design.weight
@@ -250,11 +277,13 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return the blocks of an embedding's columns: of joined encoders, or network and components.
+    """Return the groups of an embedding's columns, each by name, number of columns and encoder.
 
-    Components are the linear components that an encoder keeps beside its network. Empty for a
-    network alone, and for several encoders of a run, which `members_of` returns. `info` describes
-    the embedding, and `n_features` is the number of its columns.
+    If embeddings of several encoders were joined into one table, to which one probe is fitted,
+    there is a block for each encoder. If an encoder keeps linear components beside its network,
+    there are two blocks. Empty for a network alone, and for a run of several encoders with a probe
+    each, which `members_of` returns. `info` describes the embedding, and `n_features` is the number
+    of its columns.
     """
     if info.run.members:
         return ()
@@ -330,9 +359,11 @@ def _listed(blocks: Sequence[Block]) -> str:
 
 
 class Matrices(NamedTuple):
-    """Standardised features of training and test rows; scaler and axes of the training rows.
+    """Standardised features of training and test rows, with the scaler fitted to the training rows.
 
-    `axes` is None unless features outnumber the training rows.
+    If features outnumber the training rows, `train` and `test` (n, k) are coordinates on the k
+    principal axes of the standardised training rows, and `axes` (p, k) holds the axes. If not,
+    `axes` is None, and `train` and `test` have a column for each feature.
     """
 
     train: Floats
@@ -344,8 +375,8 @@ class Matrices(NamedTuple):
 def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
     """Standardise features of training and test rows by the training rows' means and deviations.
 
-    With more features than training rows, project onto the training rows' principal axes: the same
-    fit of smaller matrices.
+    `design` gives the features of the rows. With more features than training rows, features are
+    projected onto the training rows' principal axes: the same fit of smaller matrices.
     """
     x_train, x_test = design(train, test)
     scaler = scaler_of(design, n_columns=x_train.shape[1]).set_params(copy=False)

@@ -70,16 +70,26 @@ def covariate_encoder(*, handle_unknown: str = "error") -> ColumnTransformer:
 
 
 class _LevelEncoder(OneHotEncoder):
-    """One-hot encoder that reads each category in one spelling, and names unseen categories."""
+    """One-hot encoder that counts spellings of a category as one: 1, 1.0 and "1.0", F and female.
+
+    Its error or warning about a category that training lacks names the category and the rows.
+    """
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Any:
-        """Learn the categories of each column of a table, each category in one spelling."""
+        """Learn the categories of each column of a table; return the encoder.
+
+        Spellings of one category, such as 1, 1.0 and "1.0", are counted as one.
+        """
         for name in X:
             check_sexes(str(name), X[name], names=list(X.index))
         return super().fit(X.apply(lambda cells: level_column(str(cells.name), cells)), y)
 
     def transform(self, X: pd.DataFrame) -> Floats:
-        """Return the one-hot columns of a table; refuse an unseen category, or ignore and warn."""
+        """Return the one-hot columns of a table (n, number of categories).
+
+        A category that `fit` has not seen is refused with ``handle_unknown="error"``; with
+        ``"ignore"`` all columns of the cell are 0, and a warning names the category.
+        """
         columns: dict[Any, pd.Series] = {}
         for name, categories in zip(X, self.categories_, strict=True):
             learned = set(categories)
@@ -137,7 +147,11 @@ def _finite(table: pd.DataFrame) -> Floats:
 
 @contextmanager
 def new_levels_allowed() -> Iterator[None]:
-    """Silence warnings of categories that only test rows have, since the whole table has them."""
+    """Silence, within a ``with`` block, warnings of categories that the training rows lack.
+
+    For folds of one table: a category that is rare in the table may be in test rows alone, and is
+    no mistake. Other warnings of this package are silent in the block too.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NeurocontrastWarning)
         yield

@@ -41,7 +41,11 @@ class EstimatorError(ConfigError):
 
 
 class FittedModel(NamedTuple):
-    """An estimator fitted on training rows, with scaled test features and the chosen penalty."""
+    """An estimator fitted to training rows, with the features of test rows to predict from.
+
+    `strength` is the value of the chosen penalty. It is NaN, and `scaler` is None, for a user's own
+    estimator.
+    """
 
     estimator: Any
     x_test: Floats
@@ -65,13 +69,13 @@ def fit_built_in(
 ) -> FittedModel:
     """Choose the penalty on inner folds, and fit a built-in probe to all training rows.
 
-    `rows` are the training rows, `pairs` the inner folds and `values` the target. The result has
-    the features of the rows `test`, scaled for prediction. Of penalties with equal losses the
-    strongest is chosen.
+    `rows` are the training rows, `pairs` the inner folds and `values` the target. Returned is the
+    fitted estimator together with the features of the rows `test`, scaled as the estimator needs
+    them for its predictions. Of penalties with equal losses the strongest is chosen.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised
     and rotated once for the whole grid. The width of a kernel, and the weight of two blocks
-    (`neurocontrast.evaluation.probes.designs.weighed`), are chosen with the strength.
+    (`neurocontrast.evaluation.probes.designs.weighed`), are chosen with the penalty.
     """
     large = len(rows) > settings.large_table
     if isinstance(design, FeatureDesign):
@@ -231,7 +235,8 @@ def fit_own(
     """Fit a clone of the user's estimator to the training rows `rows`.
 
     A search, such as `GridSearchCV`, gets the subjects as ``groups``. `seed` sets every parameter
-    ``random_state`` that is None. The result has the features of the rows `test`.
+    ``random_state`` that is None. Returned is the fitted estimator together with the features of
+    the rows `test`, of which the caller asks for predictions.
     """
     states = {
         key: derive_seed("estimator", seed, key) % 2**32

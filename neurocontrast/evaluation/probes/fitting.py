@@ -32,10 +32,11 @@ from neurocontrast.evaluation.target import Target
 
 @dataclass(frozen=True)
 class Prediction:
-    """The scores and decisions of a fitted model on its test rows, and its threshold and strength.
+    """Scores of test rows by a fitted model, and the class decided on for each row.
 
-    The threshold is None unless the target is binary and has probabilities; the strength is NaN for
-    a user's estimator.
+    `decisions` are codes of classes, 0 for a continuous target. `threshold` is the probability from
+    which a row is decided to be positive, None unless the target is binary and has probabilities.
+    `strength` is the value of the model's penalty, NaN for a user's estimator.
     """
 
     scores: Floats
@@ -46,7 +47,8 @@ class Prediction:
     chosen: bool = True
     """False where the strength is the middle of the grid, since no inner fold could be made."""
     weight: float | None = None
-    """Weight of the first of two blocks, chosen with the strength; None without such blocks."""
+    """Share of the first of two blocks of features, such as a network's features beside linear
+    components, in the total variance, chosen with the strength; None without such blocks."""
     members: tuple[Prediction, ...] = ()
     """Predictions by each encoder of a run, of which this is the mean; empty for one encoder."""
 
@@ -72,7 +74,7 @@ def fit_probe(
     estimator: Probe | BaseEstimator | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows of a split, and predict and decide about the test rows.
+    """Fit a probe to the training rows of a split, and return scores and decisions of test rows.
 
     Parameters
     ----------
@@ -151,10 +153,11 @@ def fit_and_predict(
     *,
     estimator: Probe | BaseEstimator | None = None,
 ) -> Prediction:
-    """Fit a probe to the training rows of a split, and predict the split's test rows.
+    """Fit a probe to the training rows of a split; return the prediction of the split's test rows.
 
-    With a design for each of several encoders of a run, a probe is fitted to each, and the scores
-    are averaged.
+    `design` is a function that gives the features of training and test rows. For a run of several
+    encoders it holds one such function for each (`MemberDesign`): a probe is fitted to the features
+    of each encoder, and the scores are averaged. The fitted probes are not returned.
     """
     if not isinstance(design, MemberDesign):
         return fit_probe(design, target, split, context, estimator=estimator)[0]
@@ -169,9 +172,9 @@ def average_members(
 ) -> Prediction:
     """Average predictions by several encoders (members) of a run, and decide by the mean.
 
-    Probabilities, decision values or numbers are averaged. The strength is the median of the
-    members' strengths. The weight of the first block is the mean of the members' weights, None
-    where a member has none.
+    Probabilities, decision values or numbers are averaged. `Prediction.strength`, the penalty, is
+    the median over the encoders. `Prediction.weight`, the share of the first of two blocks of
+    features in the total variance, is the mean, and None if an encoder has no such blocks.
     """
     scores = np.mean(list(map(attrgetter("scores"), predictions)), axis=0)
     threshold = None

@@ -1,4 +1,7 @@
-"""Divide the features of a run's encoders (members): a matrix for each encoder, never joined."""
+"""Divide the features of a run's encoders (members): a matrix for each encoder, never joined.
+
+A design is a function of training and test rows that returns the two matrices of features.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from neurocontrast.exceptions import DataError
 
 
 class Member(NamedTuple):
-    """Columns of one of several encoders of a run, to which a probe of its own is fitted."""
+    """One of several encoders of a run, and the number of its columns in the features.
+
+    A probe of its own is fitted to the columns of each encoder.
+    """
 
     name: str
     n_features: int
@@ -36,13 +42,14 @@ class Member(NamedTuple):
 class MemberDesign:
     """A design for each encoder of a run: a probe is fitted to each, and predictions are averaged.
 
-    This is no `Design`: nothing is ever fitted to the columns of several encoders together.
+    A design is a function of training and test rows that returns their features as two matrices.
+    This class is no `Design`: nothing is ever fitted to the columns of several encoders together.
     """
 
     designs: tuple[Design, ...]
 
     def map(self, change: Callable[[Design], Design]) -> MemberDesign:
-        """Apply a function to the design of each encoder, and return the changed designs."""
+        """Return a new `MemberDesign`, with `change` applied to the design of each encoder."""
         return MemberDesign(tuple(map(change, self.designs)))
 
 
@@ -51,21 +58,31 @@ Designs = Design | MemberDesign
 
 
 def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
-    """Apply a function to the design of each encoder, or of one encoder; return the result."""
+    """Return the changed design of one encoder, or a `MemberDesign` with that of each encoder.
+
+    `design` gives the features of training and test rows. For a run of several encoders it holds a
+    design for each, and `change` is applied to each of them; for one encoder, to `design` itself.
+    """
     if isinstance(design, MemberDesign):
         return design.map(change)
     return change(design)
 
 
 def designs_of(design: Designs) -> tuple[Design, ...]:
-    """Return the design of each encoder of a run, or of the one encoder."""
+    """Return a tuple of designs, one for each encoder of a run, or the design of the one encoder.
+
+    A design is a function of training and test rows that returns their features as two matrices.
+    """
     if isinstance(design, MemberDesign):
         return design.designs
     return (design,)
 
 
 def first_design(design: Designs) -> Design:
-    """Return the design of the first encoder of a run, by which reports describe estimators."""
+    """Return the design of the first encoder of a run: a function that gives features of rows.
+
+    If `design` is that of a single encoder, it is returned unchanged.
+    """
     return designs_of(design)[0]
 
 

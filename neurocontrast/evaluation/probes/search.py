@@ -24,7 +24,11 @@ N_RISES = 3
 
 
 class Choice(NamedTuple):
-    """Chosen penalty, width of kernel and weight of blocks, with the mean loss on inner folds."""
+    """Chosen penalty, width of a kernel and weight of blocks, with the mean loss on inner folds.
+
+    `weight` is the share of the first of two blocks of features in the total variance. `width` is
+    None for a probe without a kernel, and `weight` without two blocks.
+    """
 
     strength: float
     width: float | None = None
@@ -51,18 +55,23 @@ class Search:
 
     @property
     def widths(self) -> tuple[float | None, ...]:
-        """Kernel's widths to choose from, as factors; ``(None,)`` for a probe without a kernel."""
+        """Widths of the probe's kernel to choose from; ``(None,)`` for a probe without a kernel.
+
+        A width is the factor in the kernel exp(−factor · d²/v), where d is the distance of two rows
+        and v the total variance of the features.
+        """
         return self.probe.widths or (None,)
 
     @property
     def n_choices(self) -> int:
-        """Number of pairs of a penalty and a width to choose from."""
+        """Number of pairs of a penalty and a width of the kernel to choose from."""
         return len(self.grid) * len(self.widths)
 
     def middle(self, weight: float | None) -> Choice:
-        """Return the middle of the grid and of the widths, taken where no inner fold can be made.
+        """Return the middle penalty of the grid and the middle width of the kernel as a `Choice`.
 
-        The `weight` of blocks is passed on.
+        It is taken where no inner fold can be made. The `Choice` holds the given `weight` of blocks
+        of features unchanged.
         """
         strength = sorted(self.grid)[len(self.grid) // 2]
         return Choice(strength, self.widths[len(self.widths) // 2], weight)
@@ -134,14 +143,15 @@ class Losses:
         return index
 
     def choice(self, index: int, *, width: float | None, weight: float | None = None) -> Choice:
-        """Return the penalty at a position of the grid, as a choice with the mean loss."""
+        """Return the penalty at position `index` of the grid as a `Choice`, with its mean loss."""
         return Choice(self.search.grid[index], width, weight, self[index])
 
 
 def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
     """Return the penalty, and the width of a kernel, with the least mean loss on inner folds.
 
-    `pairs` are the inner folds, and `values` has the target of all rows.
+    `design` gives the features of the rows, `pairs` are the inner folds, and `values` has the
+    target of all rows. The result is a `Choice` without a weight of blocks.
     """
     matrices = []
     for fit, tried in pairs:
@@ -157,12 +167,13 @@ def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels
 def choose_weight(
     search: Search, designs: Mapping[float | None, Design], pairs: Pairs, values: Labels
 ) -> Choice:
-    """Choose the weight of two blocks of features together with penalty and width, on inner folds.
+    """Choose the weight of two blocks of features, the penalty and a kernel's width on inner folds.
 
-    `designs` has the features for each weight, and `pairs` are the inner folds. Blocks are
-    standardised once an inner fold. All penalties are tried with the first weight. With every other
-    weight, the search starts at the best penalty of the nearest weight, and goes on as long as the
-    loss falls.
+    A weight is the share of the first block in the total variance; the second block has the rest.
+    Returned is the `Choice` with the least mean loss. `designs` has the features for each weight,
+    and `pairs` are the inner folds. Blocks are standardised once an inner fold. All penalties are
+    tried with the first weight. With every other weight, the search starts at the best penalty of
+    the nearest weight, and goes on as long as the loss falls.
     """
     blocks = []
     for fit, tried in pairs:
@@ -180,9 +191,11 @@ def choose_weight(
 
 
 def lowest_from_nearest(losses: Losses, best: Mapping[float, int], weight: float) -> int:
-    """Return the grid position of a weight's best penalty.
+    """Return the position in the grid of the penalty with the least loss, for one `weight`.
 
-    The search starts at the best penalty of the nearest weight in `best`.
+    A weight is the share of the first of two blocks of features in the total variance. `best` is
+    earlier weight → position of its best penalty: the search starts at the position of the nearest
+    weight. If `best` is empty, the whole grid is searched.
     """
     if not best:
         return losses.lowest()
@@ -212,9 +225,10 @@ def _inner_folds(
 def expand(train: Floats, test: Floats, width: float | None) -> tuple[Floats, Floats]:
     """Expand features by a Gaussian kernel, so that a linear fit is a fit of the kernel model.
 
-    Without a width, features are unchanged. Expanded features keep the distances of near scans, so
-    that a penalty has the same meaning. The kernel compares with all training rows, or with
-    `N_LANDMARKS` drawn from more rows.
+    `train` and `test` are features of rows, and are returned unchanged without a `width`. Expanded
+    features keep the distances of near rows, so that a penalty has the same meaning. The kernel
+    compares each row with all training rows, or, if there are more training rows than
+    `N_LANDMARKS`, with this number of training rows drawn at random.
     """
     if width is None:
         return train, test

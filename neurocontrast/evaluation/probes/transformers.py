@@ -33,7 +33,8 @@ _HANDLINGS = ("error", "ignore")
 class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Adjust the features of a table by its side columns, such as the site or covariates.
 
-    Parameters name the side columns; every column that no parameter names is a feature.
+    Features and side columns are columns of one table. Parameters name the side columns; every
+    column that no parameter names is a feature. Results hold the features alone.
     """
 
     side_parameters: ClassVar[tuple[str, ...]] = ()
@@ -44,7 +45,7 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     """Setting of every subclass for levels that `fit` has not seen: "error" or "ignore"."""
 
     def side_columns(self) -> tuple[Column, ...]:
-        """Return the side columns that the parameters name, such as site and covariates."""
+        """Return names of the side columns, which parameters name, such as site and covariates."""
         columns: list[Column] = []
         for parameter in self.side_parameters:
             named = getattr(self, parameter)
@@ -55,21 +56,36 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         return tuple(columns)
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Learn the adjustment from the features (n, p) and side columns of training rows."""
+        """Learn from training rows how features (n, p) depend on `side`, a table beside them.
+
+        `side` has the site, or covariates such as age, of each row. Estimates are stored in
+        attributes of the transformer.
+        """
         raise NotImplementedError
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return features (n, p) adjusted by their side columns, as `estimate` has learned."""
+        """Return features (n, p) without the effects of `side` that `estimate` has learned.
+
+        `side` has the site, or covariates such as age, of each row.
+        """
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None) -> Any:  # noqa: ARG002
-        """Learn the adjustment from a DataFrame or array that holds features and side columns."""
+        """Learn how features depend on the site or covariates; return the transformer.
+
+        `X` is a DataFrame or array whose columns are the features, and the site or covariates that
+        parameters name.
+        """
         self._check_parameters()
         self.estimate(*self._read(X, reset=True))
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Adjust the features of a DataFrame or array that holds features and side columns."""
+        """Return features (n, p) with the effects that `fit` has learned taken out.
+
+        `X` has the columns that it had in `fit`; the columns of site and covariates, which
+        parameters name, are not in the result.
+        """
         check_is_fitted(self, "n_features_in_")
         return self.adjust(*self._read(X, reset=False))
 
@@ -83,7 +99,10 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     def encode_covariates(
         self, side: pd.DataFrame, columns: Sequence[Column], *, fit: bool = False
     ) -> Floats:
-        """Encode side columns as numbers by `encoder_`; with `fit`, fit the encoder first."""
+        """Return the covariates `columns` of the table `side` as a matrix of numbers.
+
+        The encoder is `encoder_`; with `fit`, it is first made and fitted to these columns.
+        """
         chosen = side[list(map(str, columns))]
         if fit:
             self.encoder_ = covariate_encoder(handle_unknown=self.handle_unknown).fit(chosen)
@@ -112,7 +131,11 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         return f"The '{parameter}' parameter of {name} must be {allowed}. Got {value!r} instead."
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
-        """Divide a table into features (n, p) and a table of side columns, named by text."""
+        """Return the features (n, p) of `X`, and a table of the columns that parameters name.
+
+        The names of the table's columns are text, also where parameters give positions. A missing
+        column, and text in a feature, are refused.
+        """
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = X
@@ -185,7 +208,10 @@ class Residualiser(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Regress features on the covariates in `side` by least squares; keep the coefficients."""
+        """Regress features `x` (n, p) on the covariates in `side` by least squares.
+
+        The coefficients, and the covariates' means, are stored as `coef_` and `centre_`.
+        """
         if not len(self.covariates):
             return
         covariates = self.encode_covariates(side, self.covariates, fit=True)
@@ -194,7 +220,10 @@ class Residualiser(SideColumnTransformer):
         self.coef_ = np.linalg.lstsq(covariates - self.centre_, x - x.mean(axis=0), rcond=None)[0]
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return the features without the effect of the covariates in `side`, as estimated."""
+        """Return features (n, p) without the effect of the covariates in the table `side`.
+
+        The effect is the one that `estimate` has learned.
+        """
         if not len(self.covariates):
             return x
         return x - (self.encode_covariates(side, self.covariates) - self.centre_) @ self.coef_
@@ -207,7 +236,8 @@ class ComBat(SideColumnTransformer):
     """Harmonise features between sites by ComBat, estimated on the training rows.
 
     The mean and the spread of each site are estimated with empirical Bayes and taken out; what the
-    preserved covariates explain stays. Rows of a site that `fit` has not seen cannot be harmonised.
+    preserved covariates explain stays. Rows of a site with fewer than three rows in `fit` cannot be
+    harmonised.
 
     Parameters
     ----------
@@ -265,7 +295,11 @@ class ComBat(SideColumnTransformer):
         self.handle_unknown = handle_unknown
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Estimate each site's shift and spread of features, shrunk to the mean over features."""
+        """Estimate each site's shift and spread of the features `x`, and store them as attributes.
+
+        Within a site, the shifts of all features are shrunk towards their mean over the features,
+        and so are the spreads (empirical Bayes).
+        """
         if self.site is None:
             return
         sites = self._names_of(side)
@@ -304,10 +338,11 @@ class ComBat(SideColumnTransformer):
             )
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Harmonise features to the average site by the shift and spread that `estimate` learned.
+        """Return features (n, p) harmonised to the average site.
 
-        Rows of a site that was not learned are refused, or with ``handle_unknown="ignore"``
-        unchanged.
+        `side` has the site and the preserved covariates of each row. The shift and spread of each
+        row's site are those that `estimate` learned. Rows of a site that was not learned are
+        refused, or with ``handle_unknown="ignore"`` unchanged.
         """
         if self.site is None:
             return x
@@ -338,7 +373,11 @@ class ComBat(SideColumnTransformer):
         return values.to_numpy(dtype=object).astype(str)
 
     def _check_known(self, sites: npt.NDArray[np.str_]) -> None:
-        """Refuse rows of sites not seen in training, or warn that the rows are not harmonised."""
+        """Refuse rows of sites without estimates, or with ``handle_unknown="ignore"`` warn of them.
+
+        `sites` has the site of each row. A site has estimates if `estimate` has had at least three
+        rows of it. The warning says that the rows stay as they are.
+        """
         unknown = sorted(set(sites) - set(self.sites_))
         if not unknown:
             return

@@ -208,9 +208,9 @@ def splits_from_cv(
     """Return the splits of a splitter, or of index pairs, numbered by repeat and fold.
 
     A splitter is called with X, y and, where it takes them, `groups` (the subject of each scan) and
-    `sites`. A repeat ends where a scan would be tested in it for the second time. Where every split
-    tests all scans of one site that it does not train on, the sites are held out, as by
-    `LeaveSiteOut`.
+    `sites`. A repeat ends where a scan would be tested in it for the second time. If every split
+    tests all scans of one site and no other scans, each split is marked with the site
+    (`Split.held_out_site`), as a split of `LeaveSiteOut` is; its rows are unchanged.
     """
     pairs = []
     for number, pair in enumerate(_pairs(cv, features, target, subjects, sites)):
@@ -399,7 +399,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings about classes that no test row has, and about missing validation rows."""
+    """Yield warnings of classes without a test row, and of a split without validation rows."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:
@@ -411,10 +411,11 @@ def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
 def look_at_twins(
     features: npt.NDArray[np.floating], contents: Iterable[str], split: Split
 ) -> tuple[int, list[Notice]]:
-    """Count test rows that are copies of fitted rows, and return a warning where there are any.
+    """Count the test rows of a split that are copies of its training rows; warn if there are any.
 
-    Copies are not refused: official sets hold some images twice, and every published figure has
-    them.
+    A copy has equal features to the last bit, or shares a digest in `contents`, which has the
+    digests of each row's scan. The number and a list of warnings are returned. Copies are not
+    refused: official sets hold some images twice, and every published figure has them.
     """
     codes = scan_codes(features, contents)
     n = int(np.isin(codes[split.test], codes[split.train]).sum())

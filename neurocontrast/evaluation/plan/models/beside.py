@@ -1,4 +1,7 @@
-"""Model of measures and the embedding together: does the embedding add to the measures?"""
+"""Model of regional measures and the embedding together, fitted to both side by side.
+
+It is compared with the model of the measures alone: does the embedding add to the measures?
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def make_regional_beside(plan: Plan) -> ProbeModel | None:
-    """Return the model of regional measures and embedding together; None without measures."""
+    """Return the model of regional measures and embedding together; None without measures.
+
+    None also for an encoder without linear components, and with the user's own estimator.
+    """
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
             return make_beside(plan, model)
@@ -25,10 +31,11 @@ def make_regional_beside(plan: Plan) -> ProbeModel | None:
 
 
 def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return a built-in probe of a baseline's features and the embedding, weighed as two blocks.
+    """Return a built-in probe of the features of the model `first` and of the embedding together.
 
-    `first` is the baseline. None for an encoder without linear components. None also if the user
-    gave an estimator, since only built-in probes scale the two blocks.
+    The probe chooses the share of each of the two groups of features in the total variance. None
+    for an encoder without linear components. None also if the user gave an estimator, since only
+    built-in probes scale the two groups.
     """
     if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
         return None

@@ -1,4 +1,7 @@
-"""Model of the linear components that an encoder keeps, without the encoder's network."""
+"""Model of the principal components that some encoders keep beside their network.
+
+The features of the network are left out.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def make_components(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the model of an encoder's linear components alone; None for an encoder without any.
+    """Return a model of an encoder's linear components alone; None for an encoder without any.
 
-    The components are principal components that the encoder keeps beside its network. The plan's
-    estimator is fitted to them; if the user's own estimator cannot be, a warning is returned.
+    The components are principal components that the encoder keeps beside its network. The model has
+    the plan's estimator and is not fitted yet. If the user's own estimator fails in a trial fit of
+    the components, a warning is returned in place of the model.
     """
     if not plan.own_blocks:
         return None

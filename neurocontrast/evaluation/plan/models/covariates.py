@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates as a matrix of numbers, by an encoder fitted to the training rows.
+    """Covariates of a table as a matrix of numbers, for a baseline that reads no scan.
 
-    Without any covariate the matrix is one constant column, from which a probe learns the average.
+    Categories become columns by `covariate_encoder`, fitted to the training rows. Without any
+    covariate the matrix is one constant column, from which a probe learns the average.
     """
 
     table: pd.DataFrame
@@ -43,7 +44,7 @@ class CovariateDesign:
 
 
 def make_baseline(plan: Plan) -> Model:
-    """Return the baseline of the settings' covariates, with the embedding's estimator if possible.
+    """Return a model of the settings' covariates alone, with the embedding's estimator if possible.
 
     Images without any covariate have the shares of the classes as their baseline.
     """
@@ -115,7 +116,10 @@ def _has_new_sites(plan: Plan, names: Sequence[str]) -> bool:
 
 
 def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:
-    """Return the baseline changed to the covariates `names` of a table, such as a joined one."""
+    """Return a copy of the baseline `model` that reads the columns `names` of `table`; not fitted.
+
+    The table may be another than before, such as that of training and external scans together.
+    """
     covariates = tuple(names)
     if not isinstance(model, ProbeModel):
         return replace(model, covariates=covariates)

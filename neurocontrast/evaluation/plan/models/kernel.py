@@ -1,4 +1,4 @@
-"""Gaussian kernel model of the features of a linear baseline.
+"""Kernel model: a probe with a Gaussian kernel, fitted to the features of a linear baseline.
 
 An embedding can be ahead of a linear model because a network is not linear; the kernel model is not
 linear either.
@@ -43,7 +43,10 @@ class MeasureDesign:
 
 
 def make_kernel(plan: Plan) -> ProbeModel | None:
-    """Return a kernel model of the regional measures; None without measures or a built-in probe."""
+    """Return a model with a Gaussian kernel of the plan's regional measures, beside the linear one.
+
+    None if the plan has no model of regional measures, and None if the user gave an estimator.
+    """
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
             return make_second(plan, model)
@@ -51,9 +54,9 @@ def make_kernel(plan: Plan) -> ProbeModel | None:
 
 
 def make_second(plan: Plan, first: ProbeModel) -> ProbeModel | None:
-    """Return a kernel model of a linear baseline's features; None with the user's own estimator.
+    """Return a model with a Gaussian kernel of the features that the linear baseline `first` reads.
 
-    `first` is the linear baseline.
+    None if the user gave an estimator, or if `first.baseline` is None.
     """
     if plan.estimator is not None or first.baseline is None:
         return None

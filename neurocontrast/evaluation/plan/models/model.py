@@ -28,7 +28,11 @@ from neurocontrast.evaluation.target import Target
 
 
 class Baseline(NamedTuple):
-    """Names of a model that the embedding is compared with, for reports and warnings."""
+    """Names, for reports and warnings, of a model that the embedding is compared with.
+
+    Such a model is called a baseline: it reads, for instance, regional measures in place of the
+    embedding.
+    """
 
     name: str
     """Name in tables and legends, such as ``regions``."""
@@ -49,7 +53,11 @@ class Baseline(NamedTuple):
     """Name of the model whose features have the embedding beside them; empty for other models."""
 
     def describe(self) -> ModelNames:
-        """Return the names as the model's entry under ``rivals`` in ``evaluation.json``."""
+        """Return a model's names in the form in which ``evaluation.json`` holds them.
+
+        The file's section ``rivals`` lists the models that the embedding is compared with; fields
+        that are empty are left out.
+        """
         names = {"name": self.name, "what": self.plural}
         for key in ("of", "lacks", "beside"):
             value = getattr(self, key)
@@ -65,7 +73,7 @@ class Model:
     name: str
     """Key in ``evaluation.json``, and beginning of the model's columns in tables.
 
-    The first model is ``embedding``.
+    The first model of an evaluation is called ``embedding``, and its columns have no prefix.
     """
     baseline: Baseline | None = field(default=None, kw_only=True)
     """Names of a model that the embedding is compared with; None for embedding and covariates."""
@@ -85,7 +93,11 @@ class Model:
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
     ) -> EstimatorSection:
-        """Describe the model's estimator as the section ``probe`` of ``evaluation.json`` does."""
+        """Return the estimator's name, expression and penalty as the section ``probe``.
+
+        It is the section of ``evaluation.json`` that describes an estimator. `n_train` is the
+        largest number of training rows of a fold.
+        """
         raise NotImplementedError
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
@@ -111,7 +123,12 @@ class ProbeModel(Model):
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
     ) -> EstimatorSection:
-        """Return the estimator's name, expression and grid as the section ``probe`` of a result."""
+        """Return the estimator's name and Python expression as the section ``probe``.
+
+        It is the section of ``evaluation.json`` that describes an estimator. The expression of a
+        built-in probe is that of the same fit in scikit-learn, a grid search of a pipeline; the
+        user's own estimator has its ``repr``.
+        """
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             name, expression = describe_own(self.estimator)
             return EstimatorSection(name=name, own=True, estimator=expression, strength_name=None)
@@ -137,9 +154,11 @@ class ProbeModel(Model):
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return why the fitted estimator is not written to a file; None for a built-in probe.
+        """Return the reason why the fitted estimator is not written to a file, or None.
 
-        A built-in probe of harmonised or residualised features is not written either.
+        There are two reasons: the estimator is the user's own, or the features are harmonised or
+        residualised. None is returned for built-in probes of unadjusted features, which are
+        written.
         """
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             return (
@@ -154,7 +173,10 @@ class ProbeModel(Model):
         return None
 
     def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
-        """Return the model's built-in probe, or the one for the target that the settings name."""
+        """Return the model's own built-in probe, or without one the probe that the settings name.
+
+        ``probe=auto`` names a probe by the kind of the target.
+        """
         if isinstance(self.estimator, Probe):
             return self.estimator
         return PROBES[probe_name(settings, target.kind)]
@@ -180,7 +202,10 @@ class ConstantModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return ``median`` or ``class shares`` as the section ``probe`` of ``evaluation.json``."""
+        """Return the section ``probe`` of ``evaluation.json`` with the name of the constant.
+
+        The name is ``median`` for a continuous target, or ``class shares``.
+        """
         name = "class shares"
         if target.kind == "continuous":
             name = "median"
@@ -221,7 +246,10 @@ class GivenModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return `title` and `expression` as the section ``probe`` of ``evaluation.json``."""
+        """Return `title`, and the description in words `expression`, as the section ``probe``.
+
+        It is the section of ``evaluation.json`` that describes an estimator.
+        """
         return EstimatorSection(
             name=self.title, own=True, estimator=self.expression, strength_name=None
         )

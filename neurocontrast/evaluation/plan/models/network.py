@@ -1,4 +1,8 @@
-"""Model of the network's features, without the linear components that an encoder keeps."""
+"""Model of the features of an encoder's network alone.
+
+Some encoders keep principal components of the scans beside their network, and return both; the
+model leaves out the components.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def make_network(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the model of the network's features alone; None for an encoder without components.
+    """Return a model of the network's features alone; None for an encoder without components.
 
-    The linear components that an encoder keeps beside its network are left out. The plan's
-    estimator is fitted to the features; if the user's own estimator cannot be, a warning is
-    returned.
+    The linear components that an encoder keeps beside its network are left out. The model has the
+    plan's estimator and is not fitted yet. If the user's own estimator fails in a trial fit of the
+    features, a warning is returned in place of the model.
     """
     if not plan.own_blocks:
         return None

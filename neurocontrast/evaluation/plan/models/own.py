@@ -48,7 +48,7 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 
 
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
-    """Return a baseline if the user's estimator can fit the baseline's features, else a warning.
+    """Return `model`, or a warning if the user's estimator cannot fit the model's features.
 
     With another estimator than the embedding's, estimators would be compared, not features.
     """

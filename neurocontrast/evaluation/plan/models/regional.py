@@ -38,10 +38,12 @@ def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def choose_regional(plan: Plan) -> tuple[str, ...]:
-    """Return the columns that the setting `regional` names, after a check of their units.
+    """Return the names of the table's columns for the model of regional measures.
 
-    Without the setting, the columns are those that an encoder of regional measures reads; with
-    ``voxels=off``, or with an encoder of scans, there are none.
+    If the setting `regional` is given, it names the columns. Without it, an encoder of regional
+    measures, unlike one of scans, has the columns that it reads itself, unless ``voxels=off`` asks
+    for no baseline of the encoder's input. An empty tuple means that there is no such model.
+    Columns in mixed units are refused.
     """
     patterns = plan.settings.regional
     preprocessing = plan.info.run.preprocessing
@@ -55,10 +57,10 @@ def choose_regional(plan: Plan) -> tuple[str, ...]:
 
 
 def make_regional(plan: Plan) -> ProbeModel | Notice | None:
-    """Return the model of the regional measures of `choose_regional`; None without any.
+    """Return a model of the regional measures of `choose_regional`; None without any.
 
-    The plan's estimator is fitted to the measures; if the user's own estimator cannot be, a warning
-    is returned.
+    The model has the plan's estimator and is not fitted yet. If the user's own estimator fails in a
+    trial fit of the measures, a warning is returned in place of the model.
     """
     names = choose_regional(plan)
     if not names:

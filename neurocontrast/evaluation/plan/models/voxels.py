@@ -59,10 +59,10 @@ def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
 
 
 def make(plan: Plan, products: Floats, about: Mapping[str, Any]) -> ProbeModel:
-    """Return the plan's estimator on principal components of the scans' voxels as a model.
+    """Return a model that fits the plan's estimator to principal components of the scans' voxels.
 
-    `products` (n, n) are inner products of the scans' voxels; `about` says how the voxels were
-    read.
+    `products` (n, n) are inner products of the scans' voxels, as `voxel_products` returns; `about`
+    says in ``evaluation.json`` how the voxels were read.
     """
     n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in plan.splits))
     baseline = Baseline(

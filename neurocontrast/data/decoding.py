@@ -57,7 +57,10 @@ class Decoded:
 def decode_column(
     kind: str, column: str, cells: Sequence[str], description: Description = NOTHING
 ) -> Decoded:
-    """Decode a column of people by a JSON description and by codes in the column's name.
+    """Decode the cells of a column of people, and return a `Decoded` with a value for each cell.
+
+    Cells are decoded by the description in the JSON file beside the table, and by codes in the
+    column's name, as ``sex (1=m, 2=f)``.
 
     Parameters
     ----------
@@ -82,7 +85,7 @@ def decode_column(
 
 
 def _same_code(cell: str) -> str:
-    """Return a code in a form for comparison, in which 1, 1.0 and 01 are the same."""
+    """Return a code in one form for comparison with other codes: 1, 1.0 and 01 become the same."""
     number = number_of(cell)
     if number is None:
         return cell
@@ -111,8 +114,9 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
     """Return the meaning of the code in a cell, or the cell itself if nothing explains the code.
 
-    `levels` are codes in the JSON file, and `codes` are those in the column's name. If there are
-    `levels`, a cell that is not among them is a `Refusal`. A missing cell is "".
+    Codes are explained by `levels` (code → meaning), from the JSON file beside the table, and by
+    `codes`, from the column's name. If there are `levels`, a cell that is not among them gives a
+    `Refusal`. For a missing cell, and for a code that means a missing value, "" is returned.
     """
     level = cell
     if levels and not is_missing(cell):
@@ -244,10 +248,11 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return `description` with the unit in the column's name, as in ``age (unit=days)``, if any.
+    """Return `description` of a column of ages with the unit in the column's name, if it names one.
 
-    `codes` are the equations in the name. The unit is also added to the free text, so that other
-    ``Units`` of the JSON file contradict the name.
+    `codes` are the equations in the name: ``unit`` → ``days`` for a column ``age (unit=days)``. The
+    unit becomes `units`, unless the JSON file has ``Units``. It is also added to `words`, the free
+    text on the column in the JSON file, so that a contradiction with these ``Units`` is noticed.
     """
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.

@@ -1,4 +1,7 @@
-"""Kinds of samples besides scans and regional measures; a package, as `natural`, adds one."""
+"""Base class and registry for kinds of samples besides brain scans and regional measures.
+
+A kind registers itself in `KINDS`, as natural images do in the package `neurocontrast.natural`.
+"""
 
 from __future__ import annotations
 

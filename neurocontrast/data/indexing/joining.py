@@ -25,7 +25,9 @@ def check_files(
 ) -> None:
     """Add a problem for each image that is empty, oddly named, or in another space than most.
 
-    An odd name cannot be in a table, or contradicts the names of the image's folders.
+    The problems are added to `problems`, by the name of the scan. An odd name cannot be written in
+    a table, or contradicts the names of the image's folders. The space, such as MNI152, is compared
+    with the one that most of `scans` are in.
     """
     if not any(scan.path for scan in scans):
         return
@@ -134,7 +136,11 @@ def _joined(*words: str | None) -> str:
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return a scan's site by the first folder of its path; refuse a folder of one subject."""
+    """Return a scan's site: the name of the first folder in its path, below the indexed folder.
+
+    A `ConfigError` is raised if this folder is named after the scan's subject, as ``sub-01``, or if
+    the path has no folder.
+    """
     if not scan.path:
         raise ConfigError(
             "site_from: 'folder' is of images, and tables of measures have none; give a column."

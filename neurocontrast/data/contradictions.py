@@ -24,7 +24,7 @@ _N_SHOWN = 3
 
 @dataclass(frozen=True)
 class _Pair:
-    """Values of two columns of one meaning, in the rows that have both, indexed by the table's lines.
+    """Values of two columns of one meaning, in the rows that have both; index: lines of the table.
 
     `kind` is the meaning, such as ``sex``, `taken` the name of the column that is used, and
     `second` the name of an unused one. `values` has the columns "taken" and "second".

@@ -248,7 +248,7 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return `description` of a column of ages with the unit in the column's name, if it names one.
+    """Return `description` of a column of ages, with the unit that the column's name states, if any.
 
     `codes` are the equations in the name: ``unit`` → ``days`` for a column ``age (unit=days)``. The
     unit becomes `units`, unless the JSON file has ``Units``. It is also added to `words`, the free

@@ -259,7 +259,11 @@ _HOSPITALS = {
 
 
 def ixi(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, with the site named."""
+    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, as `FoundScan` objects.
+
+    `facts` of each has the site, read from the second part of the file name: ``HH`` is "Hammersmith
+    Hospital".
+    """
     for path, _, named in tree.matching(
         _ANYWHERE, r"(IXI[0-9]{3})-([A-Za-z]+)-[0-9]+-T1\.nii(?:\.gz)?"
     ):

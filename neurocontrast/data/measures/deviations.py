@@ -57,13 +57,18 @@ class Deviations:
 
     @property
     def is_outside(self) -> pd.DataFrame:
-        """Whether each measure of each person is an outlier, as a table like `of_people`."""
+        """Whether a measure of a person is an outlier: a table of bools, shaped like `of_people`.
+
+        Rows are people and columns are measures. A measure is an outlier if its deviation is more
+        than `N_DEVIATIONS` robust standard deviations from the usual value; a missing one is not.
+        """
         return self.of_people.abs() > N_DEVIATIONS
 
     def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
-        """Return columns ``low`` and ``high``: each measure's usual range in its own unit.
+        """Return a table with a row for each measure: ends ``low`` and ``high`` of its usual range.
 
-        The range is `n_deviations` robust standard deviations to either side of the usual value.
+        The range is `n_deviations` robust standard deviations to either side of the usual value, in
+        the measure's own unit.
         """
         ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
         ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
@@ -85,8 +90,10 @@ def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
     """Compare inspected people with their own site, and sites with each other.
 
-    People of a site with fewer than `N_SITE` people are compared with everybody. Of volumes and
-    areas, logarithms are compared.
+    Return `Deviations`: for each person and measure, and for each site and measure, the distance
+    from the median of the compared people, in their robust standard deviations. People of a site
+    with fewer than `N_SITE` people are compared with everybody, and a site with all people of other
+    sites. Of volumes and areas, logarithms are compared.
     """
     values = inspected.values
     kinds = inspected.table.kinds
@@ -116,7 +123,9 @@ def deviations_among(inspected: InspectedMeasures) -> Deviations:
 def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract) -> Deviations:
     """Compare inspected people and their sites with the people that a run was trained on.
 
-    `contract` has medians and standard deviations of the run's training people.
+    Return `Deviations`: for each person and measure, the distance from the run's training median in
+    standard deviations, and for each site the median of its people. `contract` has these medians
+    and standard deviations.
     """
     of_people = contract.deviations(inspected.values)
     names = list(contract.columns)
@@ -135,7 +144,8 @@ def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract
 def _spread(values: pd.DataFrame) -> pd.Series:
     """Return the robust standard deviation of each measure, a column of `values`, over people.
 
-    NaN if most values of a measure are the same.
+    It is 1.4826 times the median distance from the median, and NaN if most values of a measure are
+    the same.
     """
     away = (values - values.median()).abs().median()
     return _CONSISTENT * away.where(away > 0)

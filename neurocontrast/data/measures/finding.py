@@ -94,11 +94,11 @@ def _format_of(path: Path) -> tuple[str, str] | None:
 def _keep_stream(
     files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Remove from `files` FreeSurfer's subjects of all streams but one.
+    """Remove the subjects of all longitudinal streams of FreeSurfer but one from `files`, in place.
 
-    Streams are single scans, longitudinal copies and templates.
-
-    `stream` may name the stream that stays. `notes` gets a line on subjects that are left out.
+    Streams are single scans (``cross``), longitudinal copies (``long``) and templates (``base``).
+    `stream` is the one that stays; if "", ``cross`` stays, or ``long`` if there is no ``cross``.
+    `files` is (format, atlas) → files. `notes` gets a line on subjects that are left out.
     """
     subjects = sorted(_subjects_of(files))
     bases = templates_below(tree)
@@ -271,7 +271,10 @@ def _note_people_left_out(
 
 
 def holds_measures(path: Path) -> bool:
-    """Tell whether a path is any folder, or a file with regional measures by its name or header."""
+    """Tell whether `path` is any folder, or a file with regional measures by its name or header.
+
+    A folder is not opened.
+    """
     if path.suffix.lower() in _BINARY and path.is_file():
         return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
@@ -297,9 +300,10 @@ def _has_regions(head: str) -> bool:
 
 
 def are_measures(scans: str | os.PathLike[str] | pd.DataFrame) -> bool:
-    """Tell whether `scans` is a table or folder of regional measures, rather than of images.
+    """Tell whether `scans` is a folder, or a file or DataFrame of regional measures.
 
-    Any folder counts.
+    A table of images, or of people without measures, gives False. A folder gives True, whatever
+    files it holds.
     """
     if isinstance(scans, pd.DataFrame):
         return names_measures(scans.columns)

@@ -1,4 +1,7 @@
-"""Merge tables of measures: join columns and scans, and set unreadable scans aside."""
+"""Merge tables of measures into one with the scans and the columns of all.
+
+Scans that cannot be read are left out of the merged table, and listed in `unread` of `Merged`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +106,8 @@ class Merged:
     def joined(self) -> pd.DataFrame:
         """Return the measures of all tables in `frames`, one row a scan and one column a region.
 
-        Values that differ for the same scan and region become a problem.
+        For values that differ for the same scan and region, a problem is added to `problems`; the
+        value of the earlier table is returned.
         """
         values = pd.DataFrame(dtype=float)
         seen: dict[str, str] = {}
@@ -157,9 +161,10 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `values` with empty cells filled from `frame`, and the scans and measures of both.
+    """Return one table: `values`, with empty cells filled from `frame`.
 
-    `DataFrame.combine_first` does the same, and goes through hundreds of columns one by one.
+    Its rows are the scans, and its columns the measures, of both tables. `DataFrame.combine_first`
+    does the same, and goes through hundreds of columns one by one.
     """
     if not len(values):
         return frame
@@ -171,9 +176,10 @@ def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add each scan's program and version to `merged`, if `sheet` states them.
+    """Add program and version of each scan to ``merged.versions``, if `sheet` states them.
 
-    A sheet states them for each row, or for the whole table.
+    A sheet states them for each row, or for the whole table. `index` has participant and session of
+    each row.
     """
     programs = list(sheet.programs)
     if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
@@ -190,11 +196,12 @@ def numbers_of(
     merged: Merged,
     source: str,
 ) -> npt.NDArray[np.float64]:
-    """Return chosen measures of `sheet` as numbers, a row a scan; bad cells become problems.
+    """Return chosen measures of `sheet` as an array of numbers: one row a scan, one column a region.
 
-    `chosen` is region → column of `sheet`. Volumes are converted to mm³; missing, unreadable and
-    impossible negative cells are NaN. All columns are converted in one call: a table has hundreds
-    of columns, and pandas takes a millisecond for a call.
+    `chosen` is region → column of `sheet`, and `names` the name of each scan. Volumes are converted
+    to mm³; missing, unreadable and impossible negative cells are NaN. For each unreadable or
+    negative cell a problem is added to ``merged.problems``. All columns are converted in one call:
+    a table has hundreds of columns, and pandas takes a millisecond for a call.
     """
     columns = list(chosen.values())
     cells = pd.Series(

@@ -59,9 +59,10 @@ class TableContent:
 
     @property
     def has_imitations(self) -> bool:
-        """Whether the table has tissue maps of three scans a person.
+        """Whether the table has tissue maps and, per person, three or more scans on average.
 
-        `prepare --imitations 3` makes such a table.
+        ``imitations.tsv`` of `prepare --imitations 3` is such a table: beside each real scan there
+        are three imitated ones, the same brain as other scanners would have shown it.
         """
         return self.columns.issuperset(_MAPS) and self.n_scans >= 3 * self.n_people
 

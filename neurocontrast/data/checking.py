@@ -190,9 +190,10 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 
 
 def _check_identifiers(rows: Rows) -> None:
-    """Add a problem for each cell that names no participant, and each name like a later visit.
+    """Add a problem to `rows` for each cell that names no participant, and for names of visits.
 
-    A later visit is a name such as S01_v2 after S01_v1. The problems are added to `rows`.
+    A name counts as a later visit if another one differs only in the visit, as S01_v2 from S01_v1;
+    the problem is added to the row of the later visit.
     """
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
@@ -214,7 +215,11 @@ def _check_identifiers(rows: Rows) -> None:
 
 
 def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
-    """Return the absolute paths in a column of files; "" for missing cells.
+    """Return the absolute paths in a column of files, one for each row; "" for missing cells.
+
+    For a column of images that are used (`is_used`), a problem is added to ``rows.problems`` for
+    each missing cell, each unusable file (with `check`), each image of two rows, and each image of
+    another participant.
 
     Parameters
     ----------

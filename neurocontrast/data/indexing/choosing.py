@@ -170,7 +170,10 @@ def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list
 
 
 def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list[FoundScan]:
-    """Return `scans` without links to another scan's image; list links as left out in `index`."""
+    """Return `scans` without the links to another scan's image.
+
+    Each link is added to the left-out list of `index`, and a note counts the links.
+    """
     links = links_to_others(tree.root, filter(None, map(attrgetter("path"), scans)))
     for path in sorted(links):
         index.left_out.append((path, "a link to the image of another scan that is found"))
@@ -346,9 +349,9 @@ def choose_scans(
 
 
 def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
-    """List native `scans` as left out in `index`, with a note.
+    """Add native `scans` to the left-out list of `index`, with a note.
 
-    Each one's session has an image in MNI space.
+    A native image is left out if its session has an image in MNI space.
     """
     for scan in scans:
         index.left_out.append((scan.path, "native; the session has an image in MNI space"))
@@ -376,7 +379,11 @@ def _with_entities(
 
 
 def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
-    """Return the scans of a session's first run, and list later runs as left out in `index`."""
+    """Return the scans of a session's first run; add later runs to the left-out list of `index`.
+
+    Runs are repeated images of a session in BIDS, ``run-1``, ``run-2``; a scan without a run comes
+    first.
+    """
     if len(scans) < 2:
         return scans
     first = min(map(_run_of, scans))

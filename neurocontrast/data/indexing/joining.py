@@ -59,8 +59,8 @@ def check_files(
 def scanner_settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:
     """Return setting → text, such as ``MagneticFieldStrength``, from the JSON files of a scan.
 
-    A more specific file replaces values of a more general one. A file that cannot be read becomes a
-    problem of the scan.
+    A more specific file replaces values of a more general one. For a file that cannot be read, a
+    problem of the scan is added to `problems`.
     """
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
@@ -200,9 +200,9 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add a problem for scans without a row in tables of people, or listed under another session.
+    """Add to `problems` each scan without a row in tables of people, or with another session there.
 
-    Another session is a problem only if it differs in leading zeros alone, as M48 and M048.
+    Another session is a problem only if its name differs in leading zeros alone, as M48 and M048.
     """
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:

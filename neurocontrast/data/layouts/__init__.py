@@ -31,7 +31,10 @@ _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 
 def bids(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the raw T1-weighted images of a BIDS data set, or of several sets in one folder."""
+    """Yield the raw T1-weighted images of a BIDS data set, or of several sets in one folder.
+
+    Images whose names say that a program made them (``desc-``, ``space-``) are left out.
+    """
     described = {}
     for folder, names in tree.folders.items():
         described[folder] = [name for name in names if name.endswith("T1w.json")]

@@ -114,7 +114,11 @@ def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
 
 
 def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
-    """Refuse subjects of one name in several folders; the message has the flags that decide."""
+    """Raise a `ConfigError` if subjects of one name are in several folders (homes).
+
+    The message has the flags that decide whether they are one person. `names` is folder → short
+    name, for the message.
+    """
     homes: dict[tuple[str, Kind], set[str]] = defaultdict(set)
     doubled: dict[str, list[str]] = {}
     for member in members:

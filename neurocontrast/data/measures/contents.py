@@ -100,7 +100,7 @@ def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.float64]:
-    """Return an array like `values`: for each value the power of ten by which it is multiplied.
+    """Return an array like `values`, with the power of ten by which each value is multiplied.
 
     The product has the value's first `n_digits` digits before the point: 100 for 2.345 and three
     digits. A missing value, and 0, are treated as 1.

@@ -222,8 +222,9 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
     """Choose or rename subjects who are in several folders below `root`, and return the tables.
 
-    The user's rule `dataset` says whether subjects of one name are different people; see
-    `read_tables`. A table that is one file of many people is unchanged.
+    `dataset` is the user's rule on subjects of one name in several folders: one person, or
+    different people (see `read_tables`). Different people get the name of the folder in `datasets`
+    of their table. A table that is one file of many people is unchanged.
     """
     members: list[Member] = []
     whole = []

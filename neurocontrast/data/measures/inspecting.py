@@ -42,7 +42,7 @@ _LACKS_ROW = "no table of measures has a row of this scan"
 
 @dataclass(frozen=True, eq=False)
 class InspectedMeasures:
-    """People and their regional measures, with all problems of both.
+    """People and their regional measures, with all problems of both; made by `inspect_measures`.
 
     Parameters
     ----------
@@ -143,7 +143,9 @@ def is_of_measures(participants: Path) -> bool:
 
 
 def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
-    """Read people and their regional measures, and collect all problems of both.
+    """Read people and their regional measures, and return them with all problems of both.
+
+    Problems of tables' content are collected in the `InspectedMeasures`, and raise no error.
 
     Parameters
     ----------
@@ -268,7 +270,8 @@ def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) ->
 def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
     """Add to `inspected` a problem for each person who lacks more measures than allowed.
 
-    `max_missing` is the share that may be missing.
+    `max_missing` is the share of measures that may be missing. Unreadable cells, which are problems
+    already, are not counted.
     """
     values = inspected.values.drop(columns=inspected.constants)
     is_missing_value = values.isna()

@@ -35,7 +35,8 @@ def scan_name(participant: str, session: str) -> str:
 class Merged:
     """Measures, notes and problems of all tables read so far, before they become one table.
 
-    `frames` has the name and the measures of each table, and `regions` the region of each measure.
+    Made by `read_chosen` and filled table by table. `frames` has the name and the measures of each
+    table, and `regions` the region of each measure.
     """
 
     problems: Problems
@@ -139,7 +140,7 @@ class Merged:
             self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a note for each table without values for some scans, naming the scans.
+        """Return a list of notes: one for each table that has no value for some scans, naming the scans.
 
         `values` are the measures of all tables, with a row for each scan.
         """
@@ -196,12 +197,13 @@ def numbers_of(
     merged: Merged,
     source: str,
 ) -> npt.NDArray[np.float64]:
-    """Return chosen measures of `sheet` as an array of numbers: one row a scan, one column a region.
+    """Return chosen measures of `sheet` as an array of numbers: a row for each scan.
 
-    `chosen` is region → column of `sheet`, and `names` the name of each scan. Volumes are converted
-    to mm³; missing, unreadable and impossible negative cells are NaN. For each unreadable or
-    negative cell a problem is added to ``merged.problems``. All columns are converted in one call:
-    a table has hundreds of columns, and pandas takes a millisecond for a call.
+    `chosen` is region → column of `sheet`, in the order of the array's columns, and `names` the
+    name of each scan. Volumes are converted to mm³; missing, unreadable and impossible negative
+    cells are NaN. For each unreadable or negative cell a problem is added to ``merged.problems``.
+    All columns are converted in one call: a table has hundreds of columns, and pandas takes a
+    millisecond for a call.
     """
     columns = list(chosen.values())
     cells = pd.Series(
@@ -233,7 +235,8 @@ def numbers_of(
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """Return `frame`, measures of scans, with NaN for zeros of structures that every brain has.
 
-    `merged` gets notes that count the zeros, and the measures that are 0 for each scan.
+    Notes that count the zeros are added to ``merged.notes``, and the measures that are 0 for each
+    scan to ``merged.zeros``.
     """
     names = frame.columns.astype(str)
     never_empty = []

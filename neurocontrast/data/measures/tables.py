@@ -348,7 +348,7 @@ def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
 
 
 def _add_damage(sheet: Sheet, merged: Merged) -> None:
-    """Add to ``merged.problems`` that the file of `sheet` is damaged, with the scan's name if known."""
+    """Add to ``merged.problems`` that the file of `sheet` is damaged, naming the scan if known."""
     name = ""
     if len(sheet.identifiers):
         name = next(starmap(scan_name, index_of(sheet, merged, "")))

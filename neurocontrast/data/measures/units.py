@@ -260,7 +260,8 @@ def _find_unit(
 ) -> None:
     """Add to `problems` each site or person whose measures are off by the factor of a wrong unit.
 
-    `table` has a row for each person, and `expected` is the usual value of each measure.
+    `table` has a row for each person and a column for each measure of one kind, `expected` is the
+    usual value of each measure, and `unit` is the wrong unit to test for.
     """
     ratios = np.log10(table.to_numpy() / expected.to_numpy(dtype=float))
     distance = np.abs(ratios - math.log10(unit.factor))

@@ -195,7 +195,10 @@ class BrainVolumes(Source):
         return replace(cohort, channels=columns_of(self.channels))
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
-        """Preprocess the scans that the cache does not hold."""
+        """Preprocess the scans of `cohort` that the cache on disk does not hold, and keep them.
+
+        A warning goes to `progress` if sform and qform of scans disagree or are absent.
+        """
         scans = self._with_channels(cohort).scans
         self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)
         warn_of_headers(scans, progress)
@@ -225,7 +228,11 @@ class BrainVolumes(Source):
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return digests of the voxels of each scan's files, kept in the cache where possible."""
+        """Return one text for each scan: digests of its files' voxels, with spaces between.
+
+        Digests that the cache has are not computed again. The text is "" for a scan with an
+        unreadable file.
+        """
         scans = self._with_channels(cohort).scans
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 

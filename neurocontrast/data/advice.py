@@ -159,7 +159,10 @@ class Advice:
 
 
 def advise(table: TableContent) -> Advice:
-    """Return the recipe of the first of `RULES` that holds for `table`, and settings to add."""
+    """Return an `Advice`: the recipe of the first of `RULES` that holds for `table`, with settings.
+
+    Settings are added where the recipe's own do not fit, as for fewer people than components.
+    """
     rule = next(filter(lambda rule: rule.holds(table), RULES))
     settings = []
     if rule.recipe == "tissue_linear" and "wm" not in table.columns:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class SampleKind(ABC):
     """Kind of samples that are no brains: settings, reading and checks of the data.
 
-    A package, as `natural`, registers a function in `KINDS` that makes an instance of a subclass.
+    The package that adds a kind registers a function in `KINDS`, which returns an instance of its
+    subclass; `neurocontrast.natural`, for instance, adds natural images.
     """
 
     name: ClassVar[str]

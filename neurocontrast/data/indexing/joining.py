@@ -161,10 +161,11 @@ def compare_with_tables(
     index: Index,
     problems: Problems,
 ) -> None:
-    """Compare scans with tables of people: add problems for scans without a row.
+    """Compare scans with tables of people, and add to `problems` the scans without a row there.
 
     Notes name tables in which a scan's person has rows for other sessions only. People in tables
-    who are not among `with_scan`, the people with a scan, are listed as left out.
+    who are not among `with_scan`, the people with a scan, are added to the left-out list of
+    `index`.
     """
     _note_averages(scans, index)
     if not any(of_scan.tables for of_scan in facts):

@@ -152,7 +152,12 @@ def _spread(values: pd.DataFrame) -> pd.Series:
 
 
 def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each inspected person, flagged people first: outliers, and why flagged."""
+    """Return a table with a row for each inspected person, flagged people first.
+
+    Columns are identity, site, age and program, numbers of measures, of missing ones and of
+    outliers, the largest deviations, whether the person is flagged, and why. A person is flagged
+    for a problem, or for as many outliers as `least_outside` says.
+    """
     n_outside = deviations.is_outside.sum(axis=1).to_numpy()
     people = inspected.people.table[["participant_id", "session"]].copy()
     people.insert(2, "name", inspected.names)
@@ -214,9 +219,10 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each measure of inspected people, most outliers first, from `deviations`.
+    """Return a table with a row for each measure of inspected people, most outliers first.
 
-    Columns are counts, the median, and the most unusual site.
+    Columns are counts of outliers, missing and zero values, the median, and the site that deviates
+    most, with its deviation from `deviations`.
     """
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
@@ -242,9 +248,9 @@ def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> p
 def table_by_site(
     inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row for each of `measures` and each site of inspected people, from `deviations`.
+    """Return a table with a row for each of `measures` and each site of inspected people.
 
-    Columns are counts, quantiles, and the deviation of the site.
+    Columns are counts, quantiles of the values, and the deviation of the site from `deviations`.
     """
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
@@ -269,9 +275,10 @@ def table_by_site(
 
 
 def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each site in `people`: number of people, ages, programs, flagged people.
+    """Return a table with a row for each site in `people`, the result of `table_of_people`.
 
-    `people` is the result of `table_of_people`.
+    Columns are the number of people, their median age, programs, and the numbers of people who lack
+    measures, have zeros, or are flagged.
     """
     people = people.reindex(columns=people.columns.union(["age"], sort=False))
     rows = []

@@ -80,7 +80,10 @@ def _candidates_in(tree: Tree) -> Iterator[Path]:
 
 
 def _format_of(path: Path) -> tuple[str, str] | None:
-    """Return (name of the format, atlas) of a file; None for a file without regional measures."""
+    """Return (name of the format in `FORMATS`, atlas) of a file, by its name and beginning.
+
+    The atlas is "" if unknown. None for a file without regional measures.
+    """
     head = _head(path)
     for name, reader in FORMATS.items():
         atlas = reader.atlas_of(path, head)
@@ -260,7 +263,10 @@ def _note_people_left_out(
     notes: list[str],
     path: Path,
 ) -> None:
-    """Add a line to `notes` on subjects whose statistics are of no chosen atlas (`taken`)."""
+    """Add a line to `notes` on subjects of `files` without statistics of a chosen atlas.
+
+    `taken` has the chosen atlases, and `path` is the folder that the line names.
+    """
     subjects = _subjects_of(files)
     chosen = dict(filter(lambda item: item[0][1] in taken, files.items()))
     lacking = sorted(folder.name for folder in subjects - _subjects_of(chosen))

@@ -92,7 +92,7 @@ class InspectedMeasures:
 
     @cached_property
     def constants(self) -> list[str]:
-        """Measures that are equal for everybody, of which nothing can be learned."""
+        """Names of measures that are equal or missing for all measured people: nothing is learned."""
         n_values = self.values[self.is_measured].nunique()
         return n_values.index[n_values < min(2, self.is_measured.sum())].astype(str).tolist()
 
@@ -117,9 +117,10 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the number of the row that a problem is about; None if about no single row.
+        """Return the row position of the inspected person that a problem is about, or None.
 
-        Rows are those of the inspected people.
+        The person is found by the line or by the name in the problem; None if neither is of a
+        person.
         """
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
@@ -131,9 +132,10 @@ class InspectedMeasures:
 
 
 def is_of_measures(participants: Path) -> bool:
-    """Tell whether a path holds measures, or people with ``measures.tsv`` in the same folder.
+    """Tell whether a path is a folder, a table of measures, or people with ``measures.tsv``.
 
-    A table of people with a column ``path`` is of images.
+    The last is a table of people without a column ``path``, with the table of measures that `index`
+    writes beside it (see `find_measures`). A folder is not opened.
     """
     if participants.is_dir() or holds_measures(participants):
         return True

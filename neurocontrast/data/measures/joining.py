@@ -328,7 +328,7 @@ def _subjects_of(
 
 
 class Rows(NamedTuple):
-    """Measures in the order of scans, with scans without a row, and rows without a scan.
+    """Result of `rows_of`: measures in the order of scans, and scans or rows without a match.
 
     Parameters
     ----------
@@ -349,7 +349,10 @@ class Rows(NamedTuple):
 
 
 def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
-    """Return the program and version that `table` states for each scan of `rows`; "" if none."""
+    """Return a list with the program and version that `table` states for each scan; "" if none.
+
+    `rows` has the row of `table` for each scan, as `rows_of` returns.
+    """
     versions = []
     for position in rows.positions.tolist():
         key = ("", "")
@@ -360,10 +363,10 @@ def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
 
 
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
-    """Find the measures of scans by participant and session, one row a scan, in the scans' order.
+    """Find the row of measures of each scan by participant and session, and return `Rows`.
 
-    A ``sub-`` before a name does not matter. A row without session is joined with a scan of any
-    session if the participant has one row and one scan.
+    The rows have the order of the scans. A ``sub-`` before a name does not matter. A row without
+    session is joined with a scan of any session if the participant has one row and one scan.
 
     Parameters
     ----------

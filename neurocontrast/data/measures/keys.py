@@ -101,8 +101,8 @@ def _add_repeated(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
     """Return participant and session of an identifier: ``sub-01``, ``2`` for ``sub-01_ses-2/``.
 
-    A path is an identifier by its last folder. In a table with a column of sessions
-    (`has_session`), ``sub-paris_01`` is a participant of the data set ``paris``, as `index` writes.
+    Of a path, only the last part is read. In a table with a column of sessions (`has_session`),
+    ``sub-paris_01`` is a participant of the data set ``paris``, as `index` writes.
     """
     name = re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1]
     name = scan_of_stream(name)

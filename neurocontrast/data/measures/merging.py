@@ -78,9 +78,10 @@ class Merged:
                     facts[column] = ""
 
     def settle(self, *, skip: bool) -> None:
-        """Raise all problems as one error, or add them to `collected`.
+        """Raise all problems as one error, or add them to `collected`, if there is such a list.
 
-        With `skip`, scans with problems are first set aside in `unread`, and are no error.
+        With `skip`, problems of single scans are first moved to `unread`, and are no error; the
+        rows of these scans are left out later, by `without_unread`.
         """
         if skip:
             everything = list(self.problems.found)
@@ -140,9 +141,9 @@ class Merged:
             self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a list of notes: one for each table that has no value for some scans, naming the scans.
+        """Return a list of notes, one for each table without values for some scans.
 
-        `values` are the measures of all tables, with a row for each scan.
+        A note names the scans. `values` are the measures of all tables, with a row for each scan.
         """
         columns: dict[str, list[str]] = {}
         for source, frame in self.frames:

@@ -198,7 +198,11 @@ class RegionalMeasures(Source):
         return replace(standardised, learned=values[list(rows)])
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Return row → reason, for people of `cohort` who lack too many measures."""
+        """Return row → reason, for people of `cohort` who lack too many measures.
+
+        Rows are positions in `cohort`. If files of the measures are damaged, the damage is the
+        reason.
+        """
         del progress
         assert cohort.measures is not None
         return with_damage(cohort, self.known.lacking(cohort.measures.values))
@@ -249,7 +253,10 @@ class RegionalMeasures(Source):
         )
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return setting → value, for the standardisation with which an encoder was trained."""
+        """Return setting → value, for the settings of section ``data`` that a trained run fixed.
+
+        They are the settings of its standardisation, such as `head_size`.
+        """
         del preprocessing
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 

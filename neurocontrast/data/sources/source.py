@@ -112,7 +112,10 @@ class Source:
         return None
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with `folder` for preprocessed samples; unchanged if none are kept."""
+        """Return a source that keeps preprocessed samples in `folder`.
+
+        The source is returned unchanged, as here, if its kind keeps no preprocessed samples.
+        """
         del folder
         return self
 

@@ -98,7 +98,8 @@ class BrainVolumes(Source):
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing of `data`, or with transforms from Python.
 
-        Transforms from Python are tried on the first scan, which tells their shape.
+        Transforms from Python are tried on the first scan of `cohort`, to find the shape of the
+        images that they make.
         """
         del rows
         transforms: VolumeTransforms = self.data.preprocessing
@@ -144,7 +145,9 @@ class BrainVolumes(Source):
     def as_in_run(self, samples: Samples) -> Self:
         """Return the source with a trained run's preprocessing, by settings or Python transforms.
 
-        `samples` is the description in the run's ``encoder.json``.
+        `samples` is the part of the run's ``encoder.json`` on the samples. If the run's
+        preprocessing was transforms from Python, they are matched with the ones that the user
+        passes again.
         """
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))

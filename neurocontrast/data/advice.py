@@ -161,7 +161,8 @@ class Advice:
 def advise(table: TableContent) -> Advice:
     """Return an `Advice`: the recipe of the first of `RULES` that holds for `table`, with settings.
 
-    Settings are added where the recipe's own do not fit, as for fewer people than components.
+    The settings fit the recipe to the table, as fewer components for few people, or only the tissue
+    maps and metadata that the table has.
     """
     rule = next(filter(lambda rule: rule.holds(table), RULES))
     settings = []

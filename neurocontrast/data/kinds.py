@@ -1,6 +1,7 @@
 """Base class and registry for kinds of samples besides brain scans and regional measures.
 
-A kind registers itself in `KINDS`, as natural images do in the package `neurocontrast.natural`.
+A kind is added by registering it in `KINDS`, as the package `neurocontrast.natural` does for
+natural images.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def _holds_sexes(cells: pd.Series) -> bool:
 
 
 def remedy_of(kind: str, column: str) -> str:
-    """Return a sentence that advises to rename `column`, which looks like a column of `kind`.
+    """Return text that advises to rename `column`, which looks like a column of `kind`.
 
     `kind` is ``age``, ``sex`` or ``site``. If the name of `column` explains codes, as in ``geschl
     (1=m, 2=f)``, the advised name repeats them: ``sex (1=m, 2=f)``.

@@ -35,8 +35,8 @@ def scan_name(participant: str, session: str) -> str:
 class Merged:
     """Measures, notes and problems of all tables read so far, before they become one table.
 
-    Made by `read_chosen` and filled table by table. `frames` has the name and the measures of each
-    table, and `regions` the region of each measure.
+    Made by `read_chosen` or `measures_of`, and filled table by table. `frames` has the name and the
+    measures of each table, and `regions` the region of each measure.
     """
 
     problems: Problems

@@ -30,7 +30,8 @@ _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant",
 class Sheet:
     """Table of regional measures as its program writes them: a row for each scan, cells as text.
 
-    Made by the readers in `FORMATS` from one file, or from the files of several scans.
+    The readers in `FORMATS` make one from a file, or from the files of several scans, and
+    `sheet_of_frame` makes one from a DataFrame.
     """
 
     source: Path

@@ -252,8 +252,8 @@ def _merge(
 ) -> MeasuresTable:
     """Merge `sheets`, tables of measures as text, into one `MeasuresTable` with all their scans.
 
-    A `DataError` is raised for people whose values seem to be in another unit than mm, mm² or mm³,
-    or than other people's. `keep` names further columns to take, and `sites` is participant → site.
+    A `DataError` is raised for measures that seem to be in another unit than mm, mm² or mm³, for
+    some people or for all. `keep` names further columns to take, and `sites` is participant → site.
     With `skip`, scans with problems are left out, and no error.
     """
     notes = merged.notes

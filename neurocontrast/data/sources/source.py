@@ -192,7 +192,7 @@ class Source:
         raise NotImplementedError
 
     def contract(self) -> Samples:
-        """Return the samples' preprocessing, as described in ``encoder.json`` of a run."""
+        """Return the description of samples and preprocessing for a run's ``encoder.json``."""
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:

@@ -200,7 +200,7 @@ class BrainVolumes(Source):
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans of `cohort` that the cache on disk does not hold, and keep them.
 
-        A warning goes to `progress` if sform and qform of scans disagree or are absent.
+        A warning goes to `progress` if sform and qform of scans disagree or are both absent.
         """
         scans = self._with_channels(cohort).scans
         self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)

@@ -94,7 +94,7 @@ class InspectedMeasures:
     def constants(self) -> list[str]:
         """Names of measures that are equal or missing for all measured people.
 
-        Nothing can be learned of them, so that they are left out.
+        Nothing can be learned of such measures.
         """
         n_values = self.values[self.is_measured].nunique()
         return n_values.index[n_values < min(2, self.is_measured.sum())].astype(str).tolist()

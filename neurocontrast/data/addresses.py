@@ -41,18 +41,20 @@ def address_of(path: str) -> Address | None:
 
 
 class SampleFinder:
-    """Check of samples by their addresses, which opens each file of samples once.
+    """Checker of samples that lie many in one file, each named by an address as ``images.npy#17``.
 
-    One finder serves all rows of a table.
+    `problem_of` tells why a sample cannot be used. A finder opens each file of samples once, so
+    that one finder serves all rows of a table.
     """
 
     def __init__(self) -> None:
         self._finders: dict[str, Callable[[str], str]] = {}
 
     def problem_of(self, path: str, address: Address) -> str:
-        """Return why the sample at `path` cannot be used; "" for a usable sample.
+        """Return why the sample at the address `path` cannot be used; "" for a usable sample.
 
-        `address` is the form of the path, as `address_of` returns.
+        `path` is text such as ``images.npy#17``, and `address` its entry of `ADDRESSES`, as
+        `address_of` returns.
         """
         if address.kind not in self._finders:
             self._finders[address.kind] = address.new_finder()

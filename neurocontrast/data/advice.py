@@ -59,9 +59,10 @@ class TableContent:
 
     @property
     def has_imitations(self) -> bool:
-        """Whether the table has tissue maps of three scans a person.
+        """Whether the table has tissue maps and, per person, three or more scans on average.
 
-        `prepare --imitations 3` makes such a table.
+        ``imitations.tsv`` of `prepare --imitations 3` is such a table: beside each real scan there
+        are three imitated ones, the same brain as other scanners would have shown it.
         """
         return self.columns.issuperset(_MAPS) and self.n_scans >= 3 * self.n_people
 
@@ -158,7 +159,11 @@ class Advice:
 
 
 def advise(table: TableContent) -> Advice:
-    """Return the recipe of the first of `RULES` that holds for `table`, and settings to add."""
+    """Return an `Advice`: the recipe of the first of `RULES` that holds for `table`, with settings.
+
+    The settings fit the recipe to the table, as fewer components for few people, or only the tissue
+    maps and metadata that the table has.
+    """
     rule = next(filter(lambda rule: rule.holds(table), RULES))
     settings = []
     if rule.recipe == "tissue_linear" and "wm" not in table.columns:

@@ -111,7 +111,9 @@ class VolumeCache:
         progress: Progress = SILENT,
         failures: dict[ScanFiles, str] | None = None,
     ) -> int:
-        """Preprocess scans that have no valid file in the cache; return how many are kept.
+        """Preprocess scans that have no valid file in the cache; return the number of new files.
+
+        Scans that already had a valid file are not counted, nor are scans that failed.
 
         Parameters
         ----------
@@ -203,9 +205,10 @@ class VolumeCache:
         return list(map(contents.__getitem__, listed))
 
     def _add_content(self, scan: ScanFiles) -> tuple[ScanFiles, str]:
-        """Return `scan`, and digests of its files' voxels as text; "" if a file is unreadable.
+        """Return a pair: `scan`, unchanged, and a text with digests of the voxels of its files.
 
-        The digests are also written to the scan's file in the cache, if a valid one is there.
+        The text is "" if a file is unreadable. The digests are also written to the scan's file in
+        the cache, if a valid one is there.
         """
         content = content_of(scan, {})
         entry = self._entry(scan)
@@ -290,10 +293,10 @@ class VolumeCache:
         return status.st_uid in (os.geteuid(), 0) and not is_open
 
     def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
-        """Preprocess a scan and write its cache file; return the scan, and success or a reason.
+        """Preprocess a scan and write its cache file; return the pair of the scan and an outcome.
 
-        The second value is True for a written file, False for a read-only folder, and the text of
-        the `DataError` for a scan that cannot be preprocessed.
+        The outcome is True for a written file, False for a read-only folder, and the text of the
+        `DataError` for a scan that cannot be preprocessed.
         """
         try:
             return scan, self._keep(scan, self._make(scan))
@@ -329,9 +332,10 @@ class VolumeCache:
         return Entry(parts, before, content)
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        """Return `volume` in the cache's precision; refuse another shape, or too large voxels.
+        """Return `volume` converted to the cache's precision (float16 or float32).
 
-        `name` names the scan in messages.
+        A `DataError` is raised for another shape than the cache's, and for an intensity too large
+        for the precision. `name` names the scan in messages.
         """
         if volume.shape != self.shape:
             raise DataError(

@@ -38,7 +38,7 @@ _RESERVED = re.compile(r"feature_[0-9]+")
 class Rows:
     """Cells of a table of scans as text, indexed by line of the file, and the table's problems.
 
-    Made by `inspect_cohort`; the methods add to the problems.
+    Made by `inspect_cohort`; the methods add problems to `problems` and raise no error.
     """
 
     cells: pd.DataFrame
@@ -55,10 +55,10 @@ class Rows:
             self.problems.add(reason, column=column, line=line, name=name)
 
     def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
-        """Return the values of a column by row position; refused cells are NaN and become problems.
+        """Return the values of a column as a Series by row position, with NaN in refused cells.
 
-        `not_decoded` is row position → refusal, for cells that the table's JSON file or codes in
-        the column's name do not explain.
+        A problem is added to `problems` for each refused cell. `not_decoded` is row position →
+        refusal, for cells that the table's JSON file or codes in the column's name do not explain.
         """
         cells = self.cells[column].copy()
         written = self.cells[column].tolist()
@@ -143,10 +143,13 @@ def _check_channels(source: str, names: list[str], channels: tuple[str, ...], ha
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
-    """Return lists of participant, subject and session of each row; wrong cells become problems.
+    """Return lists of participants, subjects and sessions, with one value for each row of `rows`.
 
     Keys are ``participant_id``, ``subject_id`` and ``session``. In a table without ``subject_id``
     the subject is the participant, and all spellings of one participant become one.
+
+    For each wrong cell, such as a missing or repeated identifier, a problem is added to
+    ``rows.problems``; the cell stays in the lists.
     """
     cells = rows.cells
     nameless = rows.missing("participant_id", "every row needs an identifier")
@@ -187,9 +190,10 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 
 
 def _check_identifiers(rows: Rows) -> None:
-    """Add a problem for each cell that names no participant, and each name like a later visit.
+    """Add a problem to `rows` for each cell that names no participant, and for names of visits.
 
-    A later visit is a name such as S01_v2 after S01_v1. The problems are added to `rows`.
+    A name counts as a later visit if another one differs only in the visit, as S01_v2 from S01_v1;
+    the problem is added to the row of the later visit.
     """
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
@@ -211,7 +215,11 @@ def _check_identifiers(rows: Rows) -> None:
 
 
 def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
-    """Return the absolute paths in a column of files; "" for missing cells.
+    """Return the absolute paths in a column of files, one for each row; "" for missing cells.
+
+    For a column of images that are used (`is_used`), a problem is added to ``rows.problems`` for
+    each missing cell, each unusable file (with `check`), each image of two rows, and each image of
+    another participant.
 
     Parameters
     ----------
@@ -245,9 +253,10 @@ def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: 
 
 
 def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
-    """Return row → problem, for images whose BIDS name is that of another row's person.
+    """Return row position → message, for images whose BIDS name is that of another row's person.
 
-    Such a table results if one column was sorted without the other columns.
+    `cells` is the table, and `paths` has the image of each row. Such a table results if one column
+    was sorted without the other columns.
     """
     labels = list(map(subject_label, cells["participant_id"]))
     people = set(labels)

@@ -249,7 +249,11 @@ def inspect_cohort(
     channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Inspection:
-    """Read a table of scans as `read_cohort` does, but return problems instead of raising."""
+    """Read a table of scans as `read_cohort` does, but collect wrong cells in place of raising.
+
+    The returned `Inspection` has the cohort of all rows, the wrong ones included, the table's
+    problems, and the line of each row. A table without a needed column is still a `DataError`.
+    """
     people = read_people(participants, IDENTITY)
     cells = people.cells
     source = place_of(participants)

@@ -102,10 +102,13 @@ RULES: dict[str, Callable[[str], object]] = {
 
 
 def values_of(column: str, cells: pd.Series) -> tuple[pd.Series, dict[int, Refusal]]:
-    """Convert a column of text to values; return the values, and refusals by row position.
+    """Convert a column of text to values; return them as a Series, and refusals by row position.
 
-    A column is read by its rule, or as numbers if all cells are numbers. Rows are numbered from 0;
-    missing and refused cells are NaN.
+    The function in `RULES` under the name `column` reads each cell: ages become numbers of years,
+    sexes F or M, sites and diagnoses one spelling. Any other column is read as numbers if all its
+    cells are numbers, and else stays text.
+
+    Rows are numbered from 0; missing and refused cells are NaN.
     """
     cells = cells.reset_index(drop=True)
     is_known = ~cells.map(is_missing)
@@ -329,9 +332,10 @@ def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
 
 
 class _Levels:
-    """Cells of a column in one spelling, to compare with selected values; missing is ``n/a``.
+    """Cells of one column in one spelling, to compare with the values that a selection names.
 
-    Made by `matching_rows` and `is_selected`; `of_rows` has the cells.
+    `matching_rows` and `is_selected` make one. `of_rows` has the text of each cell; a missing cell
+    is ``n/a``.
     """
 
     def __init__(self, column: str, cells: pd.Series) -> None:
@@ -342,7 +346,11 @@ class _Levels:
             self.of_rows = self.of_rows.replace(_sex_of_levels(self.of_rows))
 
     def named(self, value: object) -> str:
-        """Return a selected value in the column's spelling: F for ``female``, for example."""
+        """Return `value`, which the user names in ``where``, in the spelling of the column's cells.
+
+        In a column of sexes ``female`` becomes F, for example, unless a cell keeps the spelling
+        ``female``. A value that is in no cell is returned, too.
+        """
         written = _written(self._column, value)
         if not is_of_sex(self._column) or written in set(self.of_rows):
             return written

@@ -24,10 +24,10 @@ _N_SHOWN = 3
 
 @dataclass(frozen=True)
 class _Pair:
-    """Values of two columns of one meaning, in the rows that have both, indexed by line.
+    """Values of two columns of one meaning, in the rows that have both; index: lines of the table.
 
-    `kind` is the meaning, such as ``sex``, `taken` the column that is used, and `second` an unused
-    one.
+    `kind` is the meaning, such as ``sex``, `taken` the name of the column that is used, and
+    `second` the name of an unused one. `values` has the columns "taken" and "second".
     """
 
     kind: str
@@ -40,8 +40,10 @@ class _Pair:
     def differing(self) -> pd.DataFrame:
         """Return the rows of `values` in which the two columns contradict each other.
 
-        Ages contradict if more than `MAX_AGE_DIFFERENCE` apart. Sites and diagnoses do not if the
-        columns have no name in common, such as names and codes.
+        Two ages contradict if more than `MAX_AGE_DIFFERENCE` years apart, and two sexes, sites or
+        diagnoses if they differ. But columns of sites or diagnoses without any value in common are
+        taken to hold other names of the same things (one names, the other codes), and no row is
+        returned.
         """
         first = self.values["taken"]
         second = self.values["second"]

@@ -103,7 +103,7 @@ class CohortDataset(Dataset):
 
     @classmethod
     def from_cache(cls, cohort: Cohort, cache: VolumeCache) -> CohortDataset:
-        """Return a dataset of volumes as `cache` keeps them, without any later transform."""
+        """Return a dataset of volumes as `cache` keeps them; no transform is applied on access."""
         dataset = cls(cohort, Compose([]))
         dataset._keep_in(cache)
         return dataset
@@ -114,9 +114,10 @@ class CohortDataset(Dataset):
         np.copyto(out, self.cache.read(self.scans[index]), casting="no")
 
     def _keep_in(self, cache: VolumeCache) -> None:
-        """Let the dataset take images from `cache`, and apply only the transforms that follow.
+        """Let the dataset take images from `cache`, and apply only the transforms that come later.
 
-        The cache keeps each image as it is before the first random transform.
+        The cache keeps each image as it is before the first random transform. On access the first
+        random transform, and all transforms after it, are then applied.
         """
         self.cache = cache
         self.transform = self.transform.flatten()

@@ -57,7 +57,10 @@ class Decoded:
 def decode_column(
     kind: str, column: str, cells: Sequence[str], description: Description = NOTHING
 ) -> Decoded:
-    """Decode a column of people by a JSON description and by codes in the column's name.
+    """Decode the cells of a column of people, and return a `Decoded` with a value for each cell.
+
+    Cells are decoded by the description in the JSON file beside the table, and by codes in the
+    column's name, as ``sex (1=m, 2=f)``.
 
     Parameters
     ----------
@@ -82,7 +85,7 @@ def decode_column(
 
 
 def _same_code(cell: str) -> str:
-    """Return a code in a form for comparison, in which 1, 1.0 and 01 are the same."""
+    """Return a code in one form for comparison with other codes: 1, 1.0 and 01 become the same."""
     number = number_of(cell)
     if number is None:
         return cell
@@ -90,7 +93,7 @@ def _same_code(cell: str) -> str:
 
 
 def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
-    """Return the meaning of the code in a cell; None if no code of `meanings` matches.
+    """Return the meaning of the code in `cell`; None if no code of `meanings` matches.
 
     `meanings` is code → meaning. Codes match as equal numbers, such as 1 and 1.0, or in upper and
     lower case if codes that differ in case alone have one meaning.
@@ -111,8 +114,9 @@ def _lookup(cell: str, meanings: Mapping[str, str]) -> str | None:
 def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
     """Return the meaning of the code in a cell, or the cell itself if nothing explains the code.
 
-    `levels` are codes in the JSON file, and `codes` are those in the column's name. If there are
-    `levels`, a cell that is not among them is a `Refusal`. A missing cell is "".
+    Codes are explained by `levels` (code → meaning), from the JSON file beside the table, and by
+    `codes`, from the column's name. If there are `levels`, a cell that is not among them gives a
+    `Refusal`. For a missing cell, and for a code that means a missing value, "" is returned.
     """
     level = cell
     if levels and not is_missing(cell):
@@ -137,7 +141,11 @@ def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Decode a column of sexes by codes in its name, codes in a JSON file, and words in cells."""
+    """Decode a column of sexes to F, M, "" or a `Refusal` for each cell, as a `Decoded`.
+
+    Codes are explained by the column's name, by levels of the JSON file or, without levels, by its
+    free text; words are read as they are.
+    """
     codes = codes_in_name(column)
     levels = description.levels or sexes_in_words(description.words)
     words = []
@@ -221,9 +229,10 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 
 
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
-    """Decode the cells of a column of ages to years, by codes and unit of its name and JSON file.
+    """Decode the cells of a column of ages to years, as a `Decoded`.
 
-    If the unit is unknown, each age is a `Refusal`.
+    Codes and the unit are taken from the column's name and the JSON file. If the unit is unknown,
+    each age is a `Refusal`.
     """
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
@@ -244,10 +253,12 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return `description` with the unit in the column's name, as in ``age (unit=days)``, if any.
+    """Return `description` of a column of ages, with the unit that the column's name states.
 
-    `codes` are the equations in the name. The unit is also added to the free text, so that other
-    ``Units`` of the JSON file contradict the name.
+    `codes` are the equations in the name: ``unit`` → ``days`` for a column ``age (unit=days)``. The
+    unit becomes `units`, unless the JSON file has ``Units``. It is also added to `words`, the free
+    text on the column in the JSON file, so that a contradiction with these ``Units`` is noticed. A
+    name may state no unit.
     """
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.

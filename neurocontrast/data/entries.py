@@ -1,4 +1,4 @@
-"""Files of the cache: preprocessed scans, with signatures and digests of their source files."""
+"""Files of the cache: preprocessed scans, with size, times and digests of their source files."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Preprocessed scan in the cache, with a signature of the source files.
+    """Preprocessed scan in the cache, with size and times of its source files to notice changes.
 
     `VolumeCache` makes an entry by preprocessing a scan, or by reading a cache file.
     """
@@ -53,9 +53,9 @@ def header_of(stream: BufferedReader) -> tuple[dict[str, str], int]:
 
 
 def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
-    """Return total size in bytes, latest mtime and latest ctime in ns of `files`.
+    """Return the signature of `files`: total size in bytes, latest mtime and latest ctime in ns.
 
-    The cache notices changes of the files by the signature.
+    By the signature the cache notices that a file has changed, without reading its content.
     """
     statuses = [os.stat(path) for path in files]  # noqa: PTH116
     return (

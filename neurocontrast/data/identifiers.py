@@ -125,7 +125,8 @@ def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
 def text_of_visits(groups: Sequence[Sequence[str]]) -> str:
     """Return a sentence that the participants in `groups` look like visits of fewer people.
 
-    Each group has the names of one person, as `visits_of_people` returns; the first are examples.
+    Each group has the names of one person, as `visits_of_people` returns. The sentence has the
+    number of names and of people, and shows all names of the first few groups as examples.
     """
     n_visits = sum(map(len, groups))
     names = first_names(list(map(" = ".join, groups)), _N_SHOWN)

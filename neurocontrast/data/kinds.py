@@ -1,4 +1,8 @@
-"""Kinds of samples besides scans and regional measures; a package, as `natural`, adds one."""
+"""Base class and registry for kinds of samples besides brain scans and regional measures.
+
+A kind is added by registering it in `KINDS`, as the package `neurocontrast.natural` does for
+natural images.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
 class SampleKind(ABC):
     """Kind of samples that are no brains: settings, reading and checks of the data.
 
-    A package, as `natural`, registers a function in `KINDS` that makes an instance of a subclass.
+    The package that adds a kind registers a function in `KINDS`, which returns an instance of its
+    subclass; `neurocontrast.natural`, for instance, adds natural images.
     """
 
     name: ClassVar[str]

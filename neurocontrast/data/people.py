@@ -65,8 +65,9 @@ class PeopleTable:
 def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)) -> PeopleTable:
     """Read a table of people as text, decoded by a JSON file and by codes in columns' names.
 
-    Ages become years, sexes F and M, volumes of heads mL, and codes of ``Levels`` their meanings.
-    Columns of identifiers (`identity`) and of a fixed meaning are found in upper or lower case.
+    Return a `PeopleTable`: ages become years, sexes F and M, volumes of heads mL, and codes of
+    ``Levels`` their meanings. Columns of identifiers (`identity`) and of a fixed meaning are found
+    in upper or lower case.
     """
     written = read_text_table(table)
     descriptions: dict[str, Description] = {}
@@ -113,10 +114,12 @@ def _notes_on_look_alikes(written: pd.DataFrame, taken: Collection[str]) -> Iter
 
 
 def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[str, str]:
-    """Return column → name in lower case, without codes: ``Sex (1=m, 2=f)`` → ``sex``.
+    """Return column → new name, for columns of identifiers, age, sex, site and diagnosis.
 
-    Columns of identifiers (`identity`), ages, sexes, sites and diagnoses are renamed, and no
-    others.
+    The new name is in lower case, and without the codes in the old name: ``Sex (1=m, 2=f)`` becomes
+    ``sex``, and ``AGE`` becomes ``age``. Names in another word, as ``Gender``, are not changed.
+    Other columns are not in the result. `identity` has the names of columns of identifiers, such as
+    ``participant_id``.
     """
     new_names = {}
     for column in columns:
@@ -128,7 +131,7 @@ def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[
 
 
 def _kind_of(column: str) -> str:
-    """Return the meaning of a column by its name, such as ``age``; "" for any other column."""
+    """Return the meaning of a column by its name, such as ``age``; "" for an unknown name."""
     name = base_name(column)
     if name == "etiv":
         return "tiv"
@@ -170,9 +173,9 @@ def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict
 
 
 def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
-    """Return a warning if all known `sexes` are the same and many are missing, or no warning.
+    """Return a list of one warning if all known `sexes` are the same and many are missing.
 
-    One word for a sex may then be misread.
+    One word for a sex may then be misread. The list is empty without a warning.
     """
     counts = Counter(sexes)
     n_people = counts.total()
@@ -221,7 +224,11 @@ def _holds_sexes(cells: pd.Series) -> bool:
 
 
 def remedy_of(kind: str, column: str) -> str:
-    """Return the advice to rename a column that looks like `kind`, with codes in the new name."""
+    """Return text that advises to rename `column`, which looks like a column of `kind`.
+
+    `kind` is ``age``, ``sex`` or ``site``. If the name of `column` explains codes, as in ``geschl
+    (1=m, 2=f)``, the advised name repeats them: ``sex (1=m, 2=f)``.
+    """
     equations = ", ".join(map("=".join, codes_in_name(column).items()))
     name = kind
     if equations:

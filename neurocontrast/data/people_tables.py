@@ -27,9 +27,10 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Cells of a row of a table that applies to a scan, and the table's name (`source`).
+    """Row of a table of people that belongs to one scan: cells, and name of the table (`source`).
 
-    `is_specific` is True for a row of the scan's session, and False for a row of the person.
+    `is_specific` is True if the row is of the scan or of its session, and False if it is of the
+    person in all sessions.
     """
 
     source: str
@@ -41,8 +42,8 @@ class _Row(NamedTuple):
 class PeopleTables:
     """Tables of people in a folder, the most specific first: scans, sessions, phenotypes, people.
 
-    A cell is taken from the first table that has a value. Bad cells and contradictions become
-    problems.
+    A cell is taken from the first table that has a value. For bad cells and contradictions,
+    problems are added to `problems`.
 
     Parameters
     ----------
@@ -71,10 +72,11 @@ class PeopleTables:
     """
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
-        """Return a scan's cells from all tables of people; contradictions become problems.
+        """Return a scan's cells from all tables of people; add a problem for each contradiction.
 
-        Sexes and subjects contradict if two tables differ, and ages if two tables of one kind are
-        more than `MAX_AGE_DIFFERENCE` apart.
+        Sexes and subjects contradict if two tables differ, and ages if two tables of one kind (both
+        of sessions, or both of people) are more than `MAX_AGE_DIFFERENCE` years apart. Problems are
+        added to `problems`.
         """
         rows = list(self._rows_of(scan))
         facts = ScanFacts({}, {}, {row.source for row in rows})
@@ -137,8 +139,10 @@ class PeopleTables:
     def notes(self, cells_known: Collection[str]) -> list[str]:
         """Return notes on codes as read, and on unused columns that look like age, sex or site.
 
-        `cells_known` are meanings, such as ``age``, for which some table has values. A column that
-        looks like such a meaning is noted only in tables of the user.
+        `cells_known` names the meanings, such as ``age``, for which the index has values. A column
+        that looks like such a meaning is noted only if its table is one of `phenotypes`, the tables
+        that the user names; tables of the data set, as ``participants.tsv``, then get no note on
+        it.
         """
         tables_of: dict[str, list[str]] = {}
         for path, table in self._read.items():

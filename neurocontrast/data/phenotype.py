@@ -84,12 +84,14 @@ def read_phenotype(
 ) -> Phenotype:
     """Read a table of people, sessions or scans, and decode columns such as age and sex.
 
+    Return a `Phenotype`, whose `rows` are subject → session → column → cell.
+
     Parameters
     ----------
     file : PhenotypeFile
         Path of the table, and the meaning of its rows.
     problems : Problems
-        Receives the cells that cannot be decoded.
+        Receives a problem for each cell that cannot be decoded, and for wrong identifiers.
     keep : sequence of str
         Columns to take besides age, sex and the like, by their exact names.
     """
@@ -123,7 +125,11 @@ def read_phenotype(
 
 
 def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
-    """Return the filled `cells` of a row, meaning → value, with ``subject_id`` spelled as usual."""
+    """Return the filled `cells` of a row of a table of people, without the empty ones.
+
+    `cells` is meaning of the column, such as ``age`` or ``subject_id`` → value. The value of
+    ``subject_id`` loses its ``sub-`` (`subject_label`).
+    """
     filled = {kind: value for kind, value in cells.items() if value}
     if SUBJECT in filled:
         filled[SUBJECT] = subject_label(filled[SUBJECT])
@@ -148,10 +154,10 @@ class _DecodedColumns(NamedTuple):
 
 
 def _taken_columns(table: pd.DataFrame, keep: Sequence[str], source: str) -> dict[str, str]:
-    """Return meaning → column for age, sex and the like, by usual names, and for columns to `keep`.
+    """Return meaning → column of `table`, for age, sex and the like by their usual names.
 
-    Columns without any filled cell are left out, but not of `keep`. `source` names the table in
-    errors.
+    Each column to `keep` is added under its own name, even if empty; other columns without any
+    filled cell are left out. `source` names the table in errors.
     """
     filled = filled_columns(table)
     _check_named_once(filled, source)
@@ -187,10 +193,11 @@ def _check_named_once(columns: Iterable[str], source: str) -> None:
 def _decoded_columns(
     source: str, table: pd.DataFrame, columns: dict[str, str], described_in: Sequence[Path]
 ) -> _DecodedColumns:
-    """Decode columns of a table, `columns` as meaning → column, by JSON files and codes in names.
+    """Decode the columns of a table of people, by JSON files and by codes in the columns' names.
 
-    `described_in` has the JSON files. A description of ``sex`` holds for ``gender`` in a table
-    without a column ``sex``.
+    `columns` is meaning → column, as ``sex`` → ``gender``, and `described_in` has the JSON files. A
+    description of ``sex`` holds for ``gender`` in a table without a column ``sex``. Cells of age,
+    site and diagnosis that look like codes for a missing value become refusals.
     """
     descriptions = read_descriptions(described_in)
     decoded: dict[str, dict[str, str | Refusal]] = {}
@@ -243,17 +250,21 @@ class _Rows:
     line_of: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def refuse(self, person: str, column: str, cell: str, refusal: Refusal, line: int) -> None:
-        """Add a problem for a cell that cannot be decoded, with the rule and hint of `refusal`."""
+        """Add a problem to `problems` for a cell that cannot be decoded; no error is raised.
+
+        `refusal` has the rule that the cell breaks, for the text of the problem, and a hint for the
+        user, which is added to the hints of `problems`.
+        """
         table = self.phenotype.source
         problem = f"{table}, {person}, column '{column}': found {shown(cell)}; {refusal.rule}"
         self.problems.add(problem, line=line)
         self.problems.hint(refusal.hint)
 
     def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
-        """Add a row's `cells` under `key`, (person, session); contradictions become problems.
+        """Add a row's `cells` under `key`, (person, session), to ``phenotype.rows``.
 
-        A row contradicts if an earlier row of the key has another value. `line` and `person` are
-        the place in messages.
+        A problem is added for each cell that differs from the one of an earlier row of the key; the
+        earlier one stays. `line` and `person` are the place in messages.
         """
         before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
         first = self.line_of.setdefault(key, line)
@@ -293,7 +304,7 @@ def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list
 
 
 def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
-    """Return the subject of each row by `column` of a table, in normal spelling.
+    """Return the subject of each row by `column` of a table, without ``sub-`` (`subject_label`).
 
     Numbers in a column ``IXI_ID`` become IXI012, as in the names of files.
     """

@@ -35,7 +35,7 @@ _PREPARE = (
 
 
 class Finding(NamedTuple):
-    """Result of `inspect_scan`: a problem, or warnings, header and extent of the head."""
+    """Result of `inspect_scan` for one scan: a problem, or warnings, header and extent."""
 
     scan: ScanFiles
     problem: str = ""
@@ -53,9 +53,9 @@ def inspect_scan(
     preprocessing: Preprocessing | None = None,
     deep: bool = True,
 ) -> Finding:
-    """Return the finding on a scan's headers; with `deep`, on all voxels and the preprocessing.
+    """Inspect a scan's headers and, with `deep`, all voxels and the preprocessing.
 
-    A scan that cannot be read or preprocessed is a finding with a problem.
+    Return a `Finding`; a scan that cannot be read or preprocessed has a `problem` there.
     """
     name = as_scan(scan)
     files = files_of(scan)
@@ -245,7 +245,11 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
 
 
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
-    """Return the warnings in `findings`, each with its number of images, and on copied files."""
+    """Return warnings about scans, from their `findings`, each as one text for all its images.
+
+    A warning that several images share has their number and the first path. Further warnings name
+    files that are copies of one another, and ``.npy`` arrays among NIfTI images.
+    """
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -266,9 +270,9 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
 
 
 def _doubts_about_arrays(findings: Sequence[Finding]) -> list[str]:
-    """Return a warning if some scans are ``.npy`` arrays, without orientation, and others NIfTI.
+    """Return a list of one warning if some scans are ``.npy`` arrays and others are NIfTI images.
 
-    The list is empty without a warning; `findings` are of all scans.
+    Arrays have no orientation. The list is empty without a warning; `findings` are of all scans.
     """
     headers = [finding.header for finding in findings if finding.header]
     n_arrays = sum(header.spacing_mm is None for header in headers)

@@ -25,9 +25,10 @@ _ONE_OR_MORE = WithJsonSchema(
 
 
 def _columns_or_file(value: Any) -> str | None:
-    """Return the form of the setting of a vector: ``columns`` for a list, ``file`` for text.
+    """Return the form of an entry of the setting ``vectors``: ``columns`` for a list, or ``file``.
 
-    None for any other value, which is then refused.
+    A list has columns of the table of samples. Text is the path of a file with numbers for each
+    participant, and gives ``file``. None for any other `value`, which is then refused.
     """
     if isinstance(value, list | tuple):
         return "columns"

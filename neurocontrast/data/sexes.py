@@ -48,8 +48,9 @@ _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; w
 class SexColumn:
     """Result of `read_sexes`: for each cell of a column "F", "M", "" if missing, or a `Refusal`.
 
-    `others` are the refused cells, as written, that are among `OTHERS`; `notes` say how codes were
-    read.
+    `others` are the refused cells, as written, with a word of `OTHERS`: a sex other than F and M
+    (``diverse``), or an answer that the sex is not known or not told (``unknown``). `notes` say how
+    codes were read.
     """
 
     values: tuple[str | Refusal, ...]
@@ -180,7 +181,7 @@ def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
 
 
 def sex_in(phrase: str) -> str | None:
-    """Return the only sex named in a phrase such as "male participant", or None."""
+    """Return "F" or "M" if a phrase such as "male participant" names only this sex, or None."""
     tokens = re.findall(r"[^\W\d_]+", plain_word(phrase))
     sexes = set(map(WORDS.get, tokens)) - {None}
     if len(sexes) != 1 or {"not", "non", "no"} & set(tokens):

@@ -19,9 +19,9 @@ def subjects_of_participants(
 ) -> dict[str, str]:
     """Return participant → subject; empty if no table has a column ``subject_id``.
 
-    `facts` has the cells of each scan. A participant with two subjects becomes a problem, and so
-    does a participant without a subject if other participants have one. A note is added to `notes`
-    if several participants are one subject.
+    `facts` has the cells of each scan. A problem is added to `problems` for each scan of a
+    participant with two subjects, or without a subject while other participants have one. A note is
+    added to `notes` if several participants are one subject.
     """
     stated: dict[str, dict[str, None]] = defaultdict(dict)
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -48,7 +48,7 @@ def subjects_of_participants(
 
 
 def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list[str]:
-    """Return a warning if subjects are F in one row and M in another, or no warning.
+    """Return a list of one warning if subjects are F in one row and M in another; empty if none.
 
     Two people may then be taken for one. `subjects` and `sexes` have one value a row.
     """
@@ -65,10 +65,11 @@ def notes_on_two_sexes(subjects: Iterable[str], sexes: Iterable[object]) -> list
 
 
 def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dict[int, str]:
-    """Return row position → name of the person's first visit, for later visits.
+    """Return row position → name of the person's first visit, for rows of later visits.
 
-    S01_v2 is a later visit if S01_v1 is among `subjects`, the names of all rows. `sexes` are of the
-    same rows.
+    S01_v2 is a later visit if S01_v1 is among `subjects`, the names of all rows. `sexes` has the
+    sex of each row, by which `visits_of_people` judges whether such names are visits; None if not
+    known.
     """
     first = {}
     for visits in visits_of_people(subjects, sexes):
@@ -93,9 +94,11 @@ def _check_people(
     problems: Problems,
     notes: list[str],
 ) -> None:
-    """Add problems on names that differ only in a visit, and notes on subjects with two sexes.
+    """Compare names and sexes of the scans' subjects, and add to `problems` and `notes`.
 
-    `subject_of` is participant → subject; a participant who is absent there is a subject.
+    A problem is added for each scan whose subject differs from another one only in a visit, as
+    S01_v2 from S01_v1, and a note if subjects are F in one scan and M in another. `subject_of` is
+    participant → subject; a participant who is absent there is a subject.
     """
     subjects = []
     sexes = []
@@ -111,7 +114,10 @@ def _check_people(
 
 
 def _problem_of(subjects: Collection[str]) -> str:
-    """Return the message for a participant with `subjects`: none, or several."""
+    """Return the message for a participant who does not have exactly one subject.
+
+    `subjects` are the participant's subjects in the tables: none, or several.
+    """
     if not subjects:
         return _LACKING
     return f"found {' and '.join(map(shown, subjects))}; a participant is one subject"

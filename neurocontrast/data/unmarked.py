@@ -68,7 +68,9 @@ def _is_code_among_words(cell: str) -> bool:
 def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
     """Return the cells of a column of numbers that seem to be codes for missing values.
 
-    `numbers` is cell → number, and `counts` is cell → number of rows.
+    `numbers` is cell → number, and `counts` is cell → number of rows. A negative code such as -9
+    counts if no other number is below 0, and a high one such as 999 if at least 3 times as large as
+    every number that is no code; 77, 88 and 99 count only in two rows or more.
     """
     candidates = _BELOW_0 | _HIGH | _HIGH_OF_SEVERAL
     others = set(numbers.values()) - candidates
@@ -84,9 +86,11 @@ def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
 
 
 def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
-    """Return ages (0, 99) that seem to be codes: shared by several people, far from other ages.
+    """Return the cells of ages 0 and 99 that seem to be codes for a missing age.
 
-    `numbers` is cell → age, and `counts` is cell → number of rows.
+    Only these two ages are looked at, and only if several people have the cell. 99 is a code if no
+    other age is above 89, and 0 if no other age is below 5. `numbers` is cell → age, and `counts`
+    is cell → number of rows.
     """
     others = sorted(set(numbers.values()) - set(_AGES))
     if not others:

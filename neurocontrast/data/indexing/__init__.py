@@ -44,7 +44,11 @@ def index_scans(
     tables: Sequence[Path] = (),
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder, and join them with tables of people.
+    """Find the scans below a folder, join them with tables of people, and return an `Index`.
+
+    `table` of the `Index` has a row for each scan; the other attributes tell which scans were left
+    out, and why. No file is written. A `DataError` is raised for problems of scans (left out with
+    ``settings.skip``), and if no scan is left.
 
     Parameters
     ----------
@@ -90,7 +94,11 @@ def index_scans(
 
 
 def _refuse_problems(problems: Problems) -> None:
-    """Raise a `DataError` if any scan has a problem, with the flag that leaves such scans out."""
+    """Raise a `DataError` that lists all problems of scans; no error if there are none.
+
+    The message also names the flag ``--skip``, with which such scans are left out in place of the
+    error.
+    """
     if problems.found:
         problems.hint("--skip leaves out the scans with problems, and the record says which.")
         problems.raise_if_any()
@@ -107,9 +115,9 @@ def _add_sources(
 
 
 def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
-    """Refuse a folder of which `table` has no scan, since all were left out, with an example.
+    """Raise a `DataError` if `table` has no row, since every scan below `root` was left out.
 
-    The example is a scan left out, with the reason, in `index`.
+    The message has the number of left-out scans, and the first one in `index` with the reason.
     """
     if not table.empty:
         return
@@ -121,7 +129,7 @@ def _check_not_empty(table: pd.DataFrame, root: Path, index: Index) -> None:
 
 
 def _check_site_from(site_from: str) -> None:
-    """Refuse an unknown value of ``site_from``, which says where sites are read from."""
+    """Raise a `ConfigError` for an unknown `site_from`, the setting for the origin of sites."""
     if site_from not in get_args(SiteFrom):
         raise ConfigError(
             f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'."
@@ -129,7 +137,10 @@ def _check_site_from(site_from: str) -> None:
 
 
 def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None:
-    """Refuse columns that the user asks to keep, and that no table of people has for any scan."""
+    """Raise a `ConfigError` if no scan has a cell of a column in `keep`, the columns asked for.
+
+    `facts` has the cells of each scan, from the tables of people.
+    """
     columns: set[str] = set()
     for of_scan in facts:
         columns.update(of_scan.cells)

@@ -49,9 +49,10 @@ def find_scans(
 ) -> tuple[Index, list[FoundScan]]:
     """Find the scans of one layout and the regional measures, in a folder and its subfolders.
 
-    Return an index whose `table` is still empty, and the scans. `tables` are tables of measures,
-    or the folder that holds them. Rules of the user that choose between tables of measures are
-    removed from `rules`, and columns that are measures from `keep`.
+    Return an index whose `table` is still empty, and the scans. `tables` are tables of measures, or
+    the folder that holds them. `rules` has key → value of ``--choose``, and `keep` the columns to
+    keep; both are changed: rules that choose between tables of measures are removed from `rules`,
+    and columns that are measures from `keep`.
     """
     images: dict[str, list[FoundScan]] = {}
     if settings.layout != MEASURES:
@@ -99,9 +100,10 @@ def _only_layout(
 ) -> tuple[str, list[FoundScan], list[str]]:
     """Return the name of the one layout to use, its scans, and notes on layouts left out.
 
-    `images` is layout → scans. Raw images of a BIDS tree come before images of its derivatives, and
-    images of one other layout before FreeSurfer's. Without images, the scans are the people of
-    `measures`.
+    `images` is layout → scans. Raw images of BIDS come first, then images of one other layout, then
+    FreeSurfer's. If two layouts other than BIDS and FreeSurfer have images, a `DataError` asks for
+    ``--layout``. Without images, the scans are the people of `measures`; a folder without either is
+    a `DataError`, too.
     """
     preferred = _preferred(list(images))
     if preferred:
@@ -150,9 +152,10 @@ def _preferred(layouts: Sequence[str]) -> str:
 
 
 def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
-    """Return a note on derived images in BIDS' raw folders that no layout has taken.
+    """Return a list of one note, on derived images in BIDS' raw folders that no layout has taken.
 
-    `images` is layout → scans; the list is empty without such images.
+    `images` is layout → scans that the layout has taken. The list is empty if there are no such
+    images.
     """
     paths = set(derived_among_raw(tree))
     for scans in images.values():
@@ -167,7 +170,10 @@ def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list
 
 
 def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list[FoundScan]:
-    """Return `scans` without links to another scan's image; list links as left out in `index`."""
+    """Return `scans` without the links to another scan's image.
+
+    Each link is added to the left-out list of `index`, and a note counts the links.
+    """
     links = links_to_others(tree.root, filter(None, map(attrgetter("path"), scans)))
     for path in sorted(links):
         index.left_out.append((path, "a link to the image of another scan that is found"))
@@ -181,7 +187,9 @@ def _without_links(scans: Sequence[FoundScan], tree: Tree, index: Index) -> list
 def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[FoundScan]:
     """Return the scans of one longitudinal stream of FreeSurfer or CAT12; leave out the others.
 
-    `stream` is the name by ``--choose``, or "". Scans of other streams are listed in `index`.
+    `stream` is the value of ``--choose stream=``: ``cross``, ``long`` or ``base``. If "", it is
+    ``cross``, or ``long`` if there are only longitudinal copies. Scans of other streams are added
+    to the list of left-out scans in `index`, with a note.
     """
     chosen, others, note = scans_of_stream(scans, stream)
     for scan in others:
@@ -195,8 +203,8 @@ def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[Fo
 def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
     """Return the scans of all data sets (folders), or of one, by ``--choose dataset=``.
 
-    `dataset` is the value of the rule (see `choose_homes`). Scans of other data sets are listed as
-    left out in `index`.
+    `dataset` is the value of the rule (see `choose_homes`). Scans of other data sets are added to
+    the list of left-out scans in `index`.
     """
     chosen = scans_of_homes(scans, dataset)
     reason = f"not in the folder of --choose dataset={dataset}"
@@ -222,8 +230,9 @@ def _measures_below(
     are an error if `needed`. With `needed` or `skip`, single scans that cannot be read are in
     `unread` of the result.
 
-    Rules that choose between tables are removed from `rules`, and columns that are measures from
-    `keep`.
+    `rules` has key → value of ``--choose``, and `keep` the columns to keep by ``--keep``. Both are
+    changed in place: rules that choose between tables of measures (atlas, measure, stream, dataset)
+    are removed from `rules`, and columns that are measures from `keep`.
     """
     choice = Choice(
         atlas=rules.pop("atlas", ""),
@@ -248,10 +257,11 @@ def _measures_below(
 
 
 def add_unread(root: Path, index: Index, problems: Problems) -> None:
-    """Add a problem for each scan whose regional measures could not be read.
+    """Record the scans whose regional measures could not be read, with the reasons.
 
-    In an index of images, the scans' measures are listed as left out, with a note. `root` is the
-    folder, which the reasons leave out.
+    In an index of measures alone, each reason is added to `problems`. In an index of images, the
+    measures of these scans are added to the left-out list of `index`, with a note. `root` is the
+    indexed folder; its path is cut from the reasons.
     """
     if index.measures is None or not index.measures.unread:
         return
@@ -303,10 +313,12 @@ def _scan_of_measures(
 def choose_scans(
     scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
 ) -> list[FoundScan]:
-    """Choose one image of each session, or every run, by the user's rules.
+    """Choose one image of each session, or all its runs, by the rules of ``--choose``; return them.
 
-    Images that are not chosen are listed as left out in `index`. A session of which several images
-    are left to choose from is a problem.
+    `rules` is key → value. With ``run=all`` every run of a session is taken, a run being a repeated
+    image in BIDS (``run-1``, ``run-2``), and with ``run=first`` the first. Images that are not
+    chosen are added to the left-out list of `index`. A problem is added for each session that still
+    has several images, unless they are its different runs and ``run=all`` is given.
 
     Without a rule for the space, an image in MNI space is taken and the native one of the session
     left out.
@@ -337,9 +349,9 @@ def choose_scans(
 
 
 def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
-    """List native `scans` as left out in `index`, with a note.
+    """Add native `scans` to the left-out list of `index`, with a note.
 
-    Each one's session has an image in MNI space.
+    A native image is left out if its session has an image in MNI space.
     """
     for scan in scans:
         index.left_out.append((scan.path, "native; the session has an image in MNI space"))
@@ -354,8 +366,8 @@ def _with_entities(
 ) -> list[FoundScan]:
     """Return the scans whose BIDS entities match the user's `entities`, as ``acq=mprage``.
 
-    The other scans are listed as left out in `index`. An entity that a name lacks has the value
-    ``none``.
+    The other scans are added to the left-out list of `index`. An entity that a name lacks has the
+    value ``none``.
     """
     candidates = []
     for scan in scans:
@@ -367,7 +379,11 @@ def _with_entities(
 
 
 def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
-    """Return the scans of a session's first run, and list later runs as left out in `index`."""
+    """Return the scans of a session's first run; add later runs to the left-out list of `index`.
+
+    Runs are repeated images of a session in BIDS, ``run-1``, ``run-2``; a scan without a run comes
+    first.
+    """
     if len(scans) < 2:
         return scans
     first = min(map(_run_of, scans))

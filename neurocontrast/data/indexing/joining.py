@@ -25,7 +25,9 @@ def check_files(
 ) -> None:
     """Add a problem for each image that is empty, oddly named, or in another space than most.
 
-    An odd name cannot be in a table, or contradicts the names of the image's folders.
+    The problems are added to `problems`, by the name of the scan. An odd name cannot be written in
+    a table, or contradicts the names of the image's folders. The space, such as MNI152, is compared
+    with the one that most of `scans` are in.
     """
     if not any(scan.path for scan in scans):
         return
@@ -57,8 +59,8 @@ def check_files(
 def scanner_settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:
     """Return setting → text, such as ``MagneticFieldStrength``, from the JSON files of a scan.
 
-    A more specific file replaces values of a more general one. A file that cannot be read becomes a
-    problem of the scan.
+    A more specific file replaces values of a more general one. For a file that cannot be read, a
+    problem of the scan is added to `problems`.
     """
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
@@ -134,7 +136,11 @@ def _joined(*words: str | None) -> str:
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return a scan's site by the first folder of its path; refuse a folder of one subject."""
+    """Return a scan's site: the name of the first folder in its path, below the indexed folder.
+
+    A `ConfigError` is raised if this folder is named after the scan's subject, as ``sub-01``, or if
+    the path has no folder.
+    """
     if not scan.path:
         raise ConfigError(
             "site_from: 'folder' is of images, and tables of measures have none; give a column."
@@ -155,10 +161,11 @@ def compare_with_tables(
     index: Index,
     problems: Problems,
 ) -> None:
-    """Compare scans with tables of people: add problems for scans without a row.
+    """Compare scans with tables of people, and add to `problems` the scans without a row there.
 
     Notes name tables in which a scan's person has rows for other sessions only. People in tables
-    who are not among `with_scan`, the people with a scan, are listed as left out.
+    who are not among `with_scan`, the people with a scan, are added to the left-out list of
+    `index`.
     """
     _note_averages(scans, index)
     if not any(of_scan.tables for of_scan in facts):
@@ -194,9 +201,9 @@ def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str,
 def _check_rows(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, problems: Problems
 ) -> None:
-    """Add a problem for scans without a row in tables of people, or listed under another session.
+    """Add to `problems` each scan without a row in tables of people, or with another session there.
 
-    Another session is a problem only if it differs in leading zeros alone, as M48 and M048.
+    Another session is a problem only if its name differs in leading zeros alone, as M48 and M048.
     """
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:

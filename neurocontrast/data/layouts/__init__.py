@@ -31,7 +31,10 @@ _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 
 def bids(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the raw T1-weighted images of a BIDS data set, or of several sets in one folder."""
+    """Yield the raw T1-weighted images of a BIDS data set, or of several sets in one folder.
+
+    Images whose names say that a program made them (``desc-``, ``space-``) are left out.
+    """
     described = {}
     for folder, names in tree.folders.items():
         described[folder] = [name for name in names if name.endswith("T1w.json")]
@@ -259,7 +262,11 @@ _HOSPITALS = {
 
 
 def ixi(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, with the site named."""
+    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, as `FoundScan` objects.
+
+    `facts` of each has the site, read from the second part of the file name: ``HH`` is "Hammersmith
+    Hospital".
+    """
     for path, _, named in tree.matching(
         _ANYWHERE, r"(IXI[0-9]{3})-([A-Za-z]+)-[0-9]+-T1\.nii(?:\.gz)?"
     ):

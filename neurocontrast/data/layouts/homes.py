@@ -1,4 +1,8 @@
-"""Decide whether subjects of one name in several folders are one person."""
+"""Decide whether subjects of one name in several folders are one person.
+
+The folder that holds a subject's folder, such as the folder of one data set, is called the
+subject's home here.
+"""
 
 import os
 from collections import defaultdict
@@ -18,8 +22,9 @@ Kind = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """Subject of a scan or of a row of measures, with the folder that holds the subject's folder.
+    """Subject of a scan or of a row of measures, with the subject's home.
 
+    The home is the folder that holds the subject's folder: ``a`` for ``a/sub-01/anat/T1w.nii``.
     `choose_homes` compares members, to find one subject in several folders.
     """
 
@@ -31,10 +36,11 @@ class Member:
 
 @dataclass(frozen=True)
 class HomeChoice:
-    """Result of `choose_homes`: the subjects to keep, and data sets for the subjects' names.
+    """Result of `choose_homes`: positions of the subjects to keep, and data sets for their names.
 
-    `rows` are positions of the chosen subjects; `datasets` has, for each, the name of the data set
-    to put in front of the subject's name, or "".
+    `rows` are positions in the list `members` of `choose_homes`. `datasets` has one text for each
+    of `rows`: the name of the folder (data set) that is put in front of the subject's name, if
+    subjects of one name in several folders are different people, and else "".
     """
 
     rows: list[int]
@@ -53,9 +59,11 @@ def home_of(path: str, subject: str) -> str:
 
 
 def names_of_homes(homes: Collection[str]) -> dict[str, str]:
-    """Return folder → short name: the first folder below the path that all `homes` share.
+    """Return folder → short name, for `homes`, the folders that hold the subjects' folders.
 
-    If two names would be the same, each is the whole path below, with "-" for "/".
+    A home is most often the folder of a data set, such as ``all/paris`` for ``all/paris/sub-01``.
+    Its short name is the first folder below the path that all `homes` share. If two names would be
+    the same, each is the whole path below, with "-" for "/".
     """
     ordered = sorted(homes)
     shared = ""
@@ -75,7 +83,9 @@ def names_of_homes(homes: Collection[str]) -> dict[str, str]:
 
 
 def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
-    """Choose among subjects of one name in several folders, by a rule of the user.
+    """Choose among subjects of one name in several folders (homes), by a rule of the user.
+
+    Return the positions of the chosen `members`, and their data sets, as a `HomeChoice`.
 
     Parameters
     ----------
@@ -104,7 +114,11 @@ def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
 
 
 def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
-    """Refuse subjects of one name in several folders; the message has the flags that decide."""
+    """Raise a `ConfigError` if subjects of one name are in several folders (homes).
+
+    The message has the flags that decide whether they are one person. `names` is folder → short
+    name, for the message.
+    """
     homes: dict[tuple[str, Kind], set[str]] = defaultdict(set)
     doubled: dict[str, list[str]] = {}
     for member in members:
@@ -129,9 +143,12 @@ def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
 
 
 def scans_of_homes(scans: Iterable[FoundScan], dataset: str) -> list[FoundScan]:
-    """Return the scans of the chosen data sets (folders); with "all", named after their folders.
+    """Return the scans that the user's rule `dataset` keeps, for subjects of one name in folders.
 
-    `dataset` is the rule of the user, as in `choose_homes`.
+    The rule ``all`` keeps all scans as scans of different people, and names each scan's data set
+    after the folder that holds the subject's folder; ``same`` keeps all scans unchanged. The name
+    of a folder keeps the scans of this folder. With "", a name that is in several folders is an
+    error, as in `choose_homes`.
     """
     listed = list(scans)
     members = []

@@ -25,7 +25,8 @@ _REALIGNED_BY_CAT12 = "rsub-"
 class StreamChoice:
     """Chosen longitudinal stream, positions of its subjects, and a note on the streams left out.
 
-    Made by `choose_stream`; the note is "" if no stream is left out.
+    Made by `choose_stream`: `rows` are positions in its list `subjects`. The note is "" if no
+    stream is left out.
     """
 
     stream: str
@@ -85,8 +86,10 @@ def templates_below(tree: Tree) -> set[str]:
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
     """Choose one longitudinal stream among `subjects`, by the name `stream` or by a default.
 
-    `streams` has the stream of each subject. Without a name the choice is ``cross``, or ``long`` if
-    there are copies registered to a template and no ``cross``.
+    Return it as a `StreamChoice`, with the positions in `subjects` that are of the stream.
+    `streams` has the stream of each subject, ``cross``, ``long`` or ``base``. If `stream` is "",
+    the choice is ``cross``, or ``long`` if there are copies registered to a template and no
+    ``cross``.
     """
     if stream and stream not in STREAMS:
         raise ConfigError(f"choose: found stream={stream}; there are {one_of(STREAMS)}.")
@@ -118,9 +121,10 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
 def scans_of_stream(
     scans: Iterable[FoundScan], stream: str
 ) -> tuple[list[FoundScan], list[FoundScan], str]:
-    """Return the scans of the chosen longitudinal stream, all other scans, and a note on them.
+    """Return the scans of the chosen longitudinal stream, all other scans, and a note on others.
 
-    `stream` is the name by the user, or "" for the default of `choose_stream`.
+    `stream` is the name by the user, or "" for the default of `choose_stream`. The note is "" if no
+    scan is left out.
     """
     listed = list(scans)
     names = []

@@ -17,7 +17,8 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 class Tree:
     """Folder with the names of all files below, at any depth.
 
-    `read_tree` makes a tree of a folder, and `tree_at` also one of tables of measures alone.
+    `read_tree` lists the files of a folder. `tree_at` does so too, and can also list only some
+    tables of regional measures below their common folder.
     """
 
     root: Path
@@ -31,7 +32,7 @@ class Tree:
     def matching(
         self, folder: str, name: str
     ) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
-        """Yield files whose folder and name match regular expressions, with both matches.
+        """Yield path, match of the folder and match of the name, for files that fit two patterns.
 
         Parameters
         ----------
@@ -205,7 +206,7 @@ class FoundScan:
     Raises
     ------
     ValueError
-        If an image has no subject, or if a stage or a map has a name that no later step reads.
+        If an image has no subject, or if `stage` or a key of `maps` is none of the known names.
     """
 
     subject: str

@@ -32,9 +32,12 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """Return the digests of each row of measures as one text with spaces; "" for too few measures.
 
     Every digest covers some of the columns: any one digest recognises a person, even if single
-    values of other columns were rounded to fewer digits, or are missing. Digests of values with
-    three digits cover columns that are neighbours in alphabetical order, mostly of one kind of
-    measure: thicknesses recognise a person whose volumes are missing or whole numbers.
+    values of other columns were rounded to fewer digits, or are missing.
+
+    There are two sorts. Exact digests are of values with four significant digits; each takes every
+    n-th column in alphabetical order. Coarse digests are of values with three digits; each takes
+    columns that are neighbours in this order, mostly of one kind of measure, so that thicknesses
+    recognise a person whose volumes are missing or whole numbers.
 
     Parameters
     ----------
@@ -97,7 +100,11 @@ def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.float64]:
-    """Return the power of ten that makes each value's first `n_digits` digits a whole number."""
+    """Return an array like `values`, with the power of ten by which each value is multiplied.
+
+    The product has the value's first `n_digits` digits before the point: 100 for 2.345 and three
+    digits. A missing value, and 0, are treated as 1.
+    """
     size = np.abs(values)
     size[(values == 0) | np.isnan(values)] = 1.0
     scale: npt.NDArray[np.float64] = 10.0 ** (n_digits - 1 - np.floor(np.log10(size)))

@@ -202,8 +202,10 @@ class MeasuresContract(MeasureSettings):
     def deviations(self, values: pd.DataFrame) -> pd.DataFrame:
         """Return deviations of people's measures from the training median, in standard deviations.
 
-        The table has a row for each row of `values` and a column for each measure; NaN is missing.
-        Measures are taken after logarithm and head size; deviations are not cut off at `clip`.
+        `values` has unchanged measures in mm, mm² and mm³; logarithms of volumes and the correction
+        for head size, as in training, are applied here. The returned table has a row for each row
+        of `values` and a column for each measure; NaN is missing. Deviations are not cut off at
+        `clip`.
         """
         raw = self._raw(values.reindex(columns=list(self.columns)))
         residuals = self._without_head(self._logarithms(raw))

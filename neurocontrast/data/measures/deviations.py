@@ -57,13 +57,18 @@ class Deviations:
 
     @property
     def is_outside(self) -> pd.DataFrame:
-        """Whether each measure of each person is an outlier, as a table like `of_people`."""
+        """Whether a measure of a person is an outlier: a table of bools, shaped like `of_people`.
+
+        Rows are people and columns are measures. A measure is an outlier if its deviation is more
+        than `N_DEVIATIONS` robust standard deviations from the usual value; a missing one is not.
+        """
         return self.of_people.abs() > N_DEVIATIONS
 
     def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
-        """Return columns ``low`` and ``high``: each measure's usual range in its own unit.
+        """Return a table with a row for each measure: ends ``low`` and ``high`` of its usual range.
 
-        The range is `n_deviations` robust standard deviations to either side of the usual value.
+        The range is `n_deviations` robust standard deviations to either side of the usual value, in
+        the measure's own unit.
         """
         ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
         ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
@@ -85,8 +90,10 @@ def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
     """Compare inspected people with their own site, and sites with each other.
 
-    People of a site with fewer than `N_SITE` people are compared with everybody. Of volumes and
-    areas, logarithms are compared.
+    Return `Deviations`: for each person and measure, and for each site and measure, the distance
+    from the median of the compared people, in their robust standard deviations. People of a site
+    with fewer than `N_SITE` people are compared with everybody, and a site with all people of other
+    sites. Of volumes and areas, logarithms are compared.
     """
     values = inspected.values
     kinds = inspected.table.kinds
@@ -116,7 +123,9 @@ def deviations_among(inspected: InspectedMeasures) -> Deviations:
 def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract) -> Deviations:
     """Compare inspected people and their sites with the people that a run was trained on.
 
-    `contract` has medians and standard deviations of the run's training people.
+    Return `Deviations`: for each person and measure, the distance from the run's training median in
+    standard deviations, and for each site the median of its people. `contract` has these medians
+    and standard deviations.
     """
     of_people = contract.deviations(inspected.values)
     names = list(contract.columns)
@@ -135,14 +144,20 @@ def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract
 def _spread(values: pd.DataFrame) -> pd.Series:
     """Return the robust standard deviation of each measure, a column of `values`, over people.
 
-    NaN if most values of a measure are the same.
+    It is 1.4826 times the median distance from the median, and NaN if most values of a measure are
+    the same.
     """
     away = (values - values.median()).abs().median()
     return _CONSISTENT * away.where(away > 0)
 
 
 def table_of_people(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each inspected person, flagged people first: outliers, and why flagged."""
+    """Return a table with a row for each inspected person, flagged people first.
+
+    Columns are identity, site, age and program, numbers of measures, of missing ones and of
+    outliers, the largest deviations, whether the person is flagged, and why. A person is flagged
+    for a problem, or for as many outliers as `least_outside` says.
+    """
     n_outside = deviations.is_outside.sum(axis=1).to_numpy()
     people = inspected.people.table[["participant_id", "session"]].copy()
     people.insert(2, "name", inspected.names)
@@ -204,9 +219,10 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 
 
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
-    """Return a row for each measure of inspected people, most outliers first, from `deviations`.
+    """Return a table with a row for each measure of inspected people, most outliers first.
 
-    Columns are counts, the median, and the most unusual site.
+    Columns are counts of outliers, missing and zero values, the median, and the site that deviates
+    most, with its deviation from `deviations`.
     """
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
@@ -232,9 +248,9 @@ def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> p
 def table_by_site(
     inspected: InspectedMeasures, deviations: Deviations, measures: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row for each of `measures` and each site of inspected people, from `deviations`.
+    """Return a table with a row for each of `measures` and each site of inspected people.
 
-    Columns are counts, quantiles, and the deviation of the site.
+    Columns are counts, quantiles of the values, and the deviation of the site from `deviations`.
     """
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
@@ -259,9 +275,10 @@ def table_by_site(
 
 
 def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each site in `people`: number of people, ages, programs, flagged people.
+    """Return a table with a row for each site in `people`, the result of `table_of_people`.
 
-    `people` is the result of `table_of_people`.
+    Columns are the number of people, their median age, programs, and the numbers of people who lack
+    measures, have zeros, or are flagged.
     """
     people = people.reindex(columns=people.columns.union(["age"], sort=False))
     rows = []

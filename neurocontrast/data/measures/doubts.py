@@ -91,9 +91,10 @@ def _about_constants(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_versions(inspected: InspectedMeasures) -> list[str]:
-    """Return a warning on sites whose people were processed by several programs or versions.
+    """Return a list of one warning, on sites whose people were processed by several versions.
 
-    The list is empty if there is no such site.
+    A version is a program and its version, such as FreeSurfer 6.0.1. The list is empty if no site
+    has two.
     """
     programs = pd.DataFrame({"site": inspected.sites, "version": inspected.versions})
     programs = programs[programs["version"] != ""]
@@ -112,9 +113,10 @@ def _about_versions(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_ages(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return a warning if people have no column of ages, or ages outside FreeSurfer's range.
+    """Return a list of one warning if ages are missing as a column, or outside FreeSurfer's range.
 
-    The list is empty if ages are plausible. `names` are the people's names for the warning.
+    The list is empty if all ages are 4 to 100 years. `names` are the people's names for the
+    warning.
     """
     if "age" not in table:
         return ["there is no column 'age': what is learned of ages needs it"]

@@ -80,7 +80,10 @@ def _candidates_in(tree: Tree) -> Iterator[Path]:
 
 
 def _format_of(path: Path) -> tuple[str, str] | None:
-    """Return (name of the format, atlas) of a file; None for a file without regional measures."""
+    """Return (name of the format in `FORMATS`, atlas) of a file, by its name and beginning.
+
+    The atlas is "" if unknown. None for a file without regional measures.
+    """
     head = _head(path)
     for name, reader in FORMATS.items():
         atlas = reader.atlas_of(path, head)
@@ -94,11 +97,11 @@ def _format_of(path: Path) -> tuple[str, str] | None:
 def _keep_stream(
     files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Remove from `files` FreeSurfer's subjects of all streams but one.
+    """Remove the subjects of all longitudinal streams of FreeSurfer but one from `files`, in place.
 
-    Streams are single scans, longitudinal copies and templates.
-
-    `stream` may name the stream that stays. `notes` gets a line on subjects that are left out.
+    Streams are single scans (``cross``), longitudinal copies (``long``) and templates (``base``).
+    `stream` is the one that stays; if "", ``cross`` stays, or ``long`` if there is no ``cross``.
+    `files` is (format, atlas) → files. `notes` gets a line on subjects that are left out.
     """
     subjects = sorted(_subjects_of(files))
     bases = templates_below(tree)
@@ -222,8 +225,9 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
     """Choose or rename subjects who are in several folders below `root`, and return the tables.
 
-    The user's rule `dataset` says whether subjects of one name are different people; see
-    `read_tables`. A table that is one file of many people is unchanged.
+    `dataset` is the user's rule on subjects of one name in several folders: one person, or
+    different people (see `read_tables`). Different people get the name of the folder in `datasets`
+    of their table. A table that is one file of many people is unchanged.
     """
     members: list[Member] = []
     whole = []
@@ -259,7 +263,10 @@ def _note_people_left_out(
     notes: list[str],
     path: Path,
 ) -> None:
-    """Add a line to `notes` on subjects whose statistics are of no chosen atlas (`taken`)."""
+    """Add a line to `notes` on subjects of `files` without statistics of a chosen atlas.
+
+    `taken` has the chosen atlases, and `path` is the folder that the line names.
+    """
     subjects = _subjects_of(files)
     chosen = dict(filter(lambda item: item[0][1] in taken, files.items()))
     lacking = sorted(folder.name for folder in subjects - _subjects_of(chosen))
@@ -271,7 +278,10 @@ def _note_people_left_out(
 
 
 def holds_measures(path: Path) -> bool:
-    """Tell whether a path is any folder, or a file with regional measures by its name or header."""
+    """Tell whether `path` is any folder, or a file with regional measures by its name or header.
+
+    A folder is not opened.
+    """
     if path.suffix.lower() in _BINARY and path.is_file():
         return _has_regions("\t".join(read_sheet(path).columns.astype(str)))
     head = _head(path)
@@ -297,9 +307,10 @@ def _has_regions(head: str) -> bool:
 
 
 def are_measures(scans: str | os.PathLike[str] | pd.DataFrame) -> bool:
-    """Tell whether `scans` is a table or folder of regional measures, rather than of images.
+    """Tell whether `scans` is a folder, or a file or DataFrame of regional measures.
 
-    Any folder counts.
+    A table of images, or of people without measures, gives False. A folder gives True, whatever
+    files it holds.
     """
     if isinstance(scans, pd.DataFrame):
         return names_measures(scans.columns)

@@ -51,10 +51,12 @@ class Format(NamedTuple):
         Returns the atlas of a file ("" if it names none), or None if its format is another one. It
         is called with the path, and with the beginning of the file as text ("" for binary files).
     sheets : callable
-        Reads files of this format, all of one atlas.
+        Reads files of this format, all of one atlas, as `Sheet` objects: tables of text with the
+        identifier of each row.
     scan_of : callable, optional
-        Returns the identifier of a file's only scan by the file's path, by which a damaged file is
-        left out; "" for a table of many scans, the default.
+        Returns the identifier of a file's only scan, read from the path of the file, so that with
+        ``--skip`` the scan of a damaged file can be left out; "" for a table of many scans, the
+        default.
     """
 
     atlas_of: Callable[[Path, str], str | None]
@@ -63,7 +65,10 @@ class Format(NamedTuple):
 
 
 def read_sheets(reader: Format, files: Sequence[Path]) -> list[Sheet]:
-    """Read files of one format; a damaged file becomes a `Sheet` without cells, with the reason."""
+    """Read files of one format as `Sheet` objects, tables of text with an identifier for each row.
+
+    A damaged file becomes a `Sheet` without cells, whose `damage` has the reason.
+    """
     damage = {}
     for file in files:
         if problem := problem_of_content(file):

@@ -42,7 +42,7 @@ _LACKS_ROW = "no table of measures has a row of this scan"
 
 @dataclass(frozen=True, eq=False)
 class InspectedMeasures:
-    """People and their regional measures, with all problems of both.
+    """People and their regional measures, with all problems of both; made by `inspect_measures`.
 
     Parameters
     ----------
@@ -92,13 +92,20 @@ class InspectedMeasures:
 
     @cached_property
     def constants(self) -> list[str]:
-        """Measures that are equal for everybody, of which nothing can be learned."""
+        """Names of measures that are equal or missing for all measured people.
+
+        Nothing can be learned of such measures.
+        """
         n_values = self.values[self.is_measured].nunique()
         return n_values.index[n_values < min(2, self.is_measured.sum())].astype(str).tolist()
 
     @cached_property
     def _rows(self) -> dict[int | str, int]:
-        """Line in the table of people, or name of a scan → position of the first such row."""
+        """Line in the table of people, or name of a scan → row position in the table of people.
+
+        The position counts from 0, and is also a row of `values`. Of several rows of one name the
+        first is taken.
+        """
         rows: dict[int | str, int] = {}
         for row, name in enumerate(self.names):
             rows.setdefault(name, row)
@@ -113,9 +120,10 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the number of the row that a problem is about; None if about no single row.
+        """Return the row position of the inspected person that a problem is about, or None.
 
-        Rows are those of the inspected people.
+        The person is found by the line or by the name in the problem; None if neither is of a
+        person.
         """
         if problem.line is not None and problem.line in self._rows:
             return self._rows[problem.line]
@@ -127,9 +135,10 @@ class InspectedMeasures:
 
 
 def is_of_measures(participants: Path) -> bool:
-    """Tell whether a path holds measures, or people with ``measures.tsv`` in the same folder.
+    """Tell whether a path is a folder, a table of measures, or people with ``measures.tsv``.
 
-    A table of people with a column ``path`` is of images.
+    The last is a table of people without a column ``path``, with the table of measures that `index`
+    writes beside it (see `find_measures`). A folder is not opened.
     """
     if participants.is_dir() or holds_measures(participants):
         return True
@@ -139,7 +148,9 @@ def is_of_measures(participants: Path) -> bool:
 
 
 def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
-    """Read people and their regional measures, and collect all problems of both.
+    """Read people and their regional measures, and return them with all problems of both.
+
+    Problems of tables' content are collected in the `InspectedMeasures`, and raise no error.
 
     Parameters
     ----------
@@ -171,8 +182,9 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
 def _people_of(participants: Path, table: MeasuresTable) -> Inspection:
     """Return an `Inspection` of the people in a table of measures, with ages and sites if stated.
 
-    The file `participants` is read for its columns. For a folder, or a file without the column
-    ``participant_id``, people are the rows of `table`.
+    `participants` is the file or folder of measures, and `table` the measures read from it. A
+    ``.tsv`` or ``.csv`` file with a column ``participant_id`` is read again as a table of people,
+    without its measures. From any other file, and from a folder, people are the rows of `table`.
     """
     if participants.suffix.lower() in (".tsv", ".csv"):
         columns = list(map(str, read_sheet(participants)))
@@ -208,10 +220,10 @@ def _is_region(column: object) -> bool:
 
 
 def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequence[int]) -> None:
-    """Add problems of the tables of measures to the problems of `inspected`.
+    """Add `problems`, of the tables of measures, to the problems of `inspected`.
 
-    A problem of a scan gets the scan's name and line in the table of people. `positions` are the
-    rows of the scans in the table of measures, -1 for none.
+    A problem of a scan gets the scan's name and line in the table of people. `positions` has for
+    each inspected person the row in the table of measures, -1 for none.
     """
     row_of: dict[str, int] = {}
     for row, position in enumerate(positions):
@@ -230,9 +242,10 @@ def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequen
 
 
 def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
-    """Return people joined with their rows of measures; a person without a row is a problem.
+    """Return people joined with their rows of measures; add a problem for a person without a row.
 
-    `problems`, of the tables of measures, are added to the problems of the people.
+    `problems`, of the tables of measures, are added to the problems of the people, which the
+    returned `InspectedMeasures` has.
     """
     people = inspection.cohort
     participants = people.table["participant_id"].astype(str).tolist()
@@ -262,7 +275,8 @@ def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) ->
 def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
     """Add to `inspected` a problem for each person who lacks more measures than allowed.
 
-    `max_missing` is the share that may be missing.
+    `max_missing` is the share of measures that may be missing. Unreadable cells, which are problems
+    already, are not counted.
     """
     values = inspected.values.drop(columns=inspected.constants)
     is_missing_value = values.isna()
@@ -288,7 +302,11 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
 
 
 def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
-    """Count the unreadable cells of each inspected person, each of which already is a problem."""
+    """Return the number of unreadable cells of measures of each inspected person, an array (n,).
+
+    Unreadable cells are counted in the problems of `inspected`, where each already is one. Nothing
+    is changed.
+    """
     n_bad = np.zeros(len(inspected.names), dtype=np.int64)
     for problem in inspected.problems.found:
         row = inspected.row_of(problem)
@@ -298,7 +316,11 @@ def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
 
 
 def _add_alike(inspected: InspectedMeasures) -> None:
-    """Add to `inspected` a problem for each person with one number in all measures of a kind."""
+    """Add to `inspected` a problem for each person with one number in all measures of one kind.
+
+    Such a person has, for instance, 2.5 mm in every column of thickness. Kinds are thickness,
+    volume and area; a person needs `N_ALIKE` values or more of the kind.
+    """
     kinds = inspected.values.columns.map(dict(inspected.table.kinds))
     for kind in KINDS_OF_NUMBERS:
         values = inspected.values.loc[:, np.asarray(kinds == kind)]

@@ -53,8 +53,9 @@ def record_of_table(participants: Path) -> Path:
 def find_measures(participants: Path) -> Path:
     """Return the path of the table of measures for a table of people, if the user names none.
 
-    A table of people without the JSON file of `index`, made by hand or by an earlier version, may
-    have ``measures.tsv`` beside it. The file at the path may be absent.
+    It is the path of `measures_of_table`, if this file or the JSON file that `index` writes for
+    `participants` exists, and else ``measures.tsv`` in the folder of `participants`. The file at
+    the returned path may be absent.
     """
     measures = measures_of_table(participants)
     if measures.is_file() or record_of_table(participants).is_file():
@@ -124,9 +125,9 @@ def add_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Join people or scans with their regional measures, and return them with `measures`.
+    """Read tables of regional measures, join people or scans with them, and return a new `Cohort`.
 
-    Arguments are as in `read_measures`.
+    The joined measures are its attribute `measures`. Arguments are as in `read_measures`.
     """
     if measures is None:
         measures = measures_beside(people.source)
@@ -148,9 +149,10 @@ def sites_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
-    """Join people with their rows of a table of regional measures, and return them with `measures`.
+    """Join people with their rows of a table of regional measures, and return the new `Cohort`.
 
-    One `DataError` names all who have no row. Without `all_measured` people without a row stay,
+    Its attribute `measures` is a `MeasuresTable` with a row of values for each row of people. One
+    `DataError` names all people without a row in `table`. Without `all_measured` such people stay,
     with missing measures.
     """
     participants = people.table["participant_id"].astype(str).tolist()
@@ -173,9 +175,12 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
 def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
     """Return everybody in a table of regional measures, with age, sex and site if stated.
 
+    The `Cohort` has a row for each scan of `table`, in the order of the files. Scans whose measures
+    cannot be read (``table.unread``) come last, with a row each.
+
     `path` is the table, or its folder. Age, sex and site are columns of the table of measures, or
-    of ``participants.tsv`` in the folder. Cells that cannot be read are missing, and a warning
-    says so. Scans that cannot be read are last.
+    of ``participants.tsv`` in the folder. A cell of them that cannot be read is missing, and a
+    warning says so.
     """
     keys = [*filter(table.values.index.__contains__, table.listed), *table.unread]
     people = pd.DataFrame(keys, columns=["participant_id", "session"])
@@ -236,7 +241,10 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
 
 
 def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a warning on cells of age, sex or site that cannot be read; an empty list if none."""
+    """Return a list of one warning, on unreadable cells of age, sex or site; empty without any.
+
+    `inspection` has the problems of cells, and `keys` participant and session of each row.
+    """
     problems = [problem for problem in inspection.problems.found if problem.column in _FACTS]
     if not problems:
         return []
@@ -254,9 +262,9 @@ def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> 
 
 
 def notes_on_unread(table: MeasuresTable) -> list[str]:
-    """Return one warning that names all scans of `table` with unreadable measures, and the reasons.
+    """Return a list of one warning, which names all scans in ``table.unread`` with the reasons.
 
-    The list is empty if there are none.
+    The list is empty if no scan has unreadable measures.
     """
     if not table.unread:
         return []
@@ -269,9 +277,10 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 
 
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return row → reason why a scan lacks measures: damage of the scan's files, or `reasons`.
+    """Return `reasons` (row → why a scan lacks measures), with damage of files named where known.
 
-    Rows are the keys of `reasons`, and positions of scans in `cohort`.
+    If the files of a scan could not be read (``cohort.measures.unread``), the reasons of the damage
+    take the place of its reason. Rows are positions of scans in `cohort`.
     """
     assert cohort.measures is not None
     damage = {}
@@ -319,7 +328,7 @@ def _subjects_of(
 
 
 class Rows(NamedTuple):
-    """Measures in the order of scans, with scans without a row, and rows without a scan.
+    """Result of `rows_of`: measures in the order of scans, and scans or rows without a match.
 
     Parameters
     ----------
@@ -340,7 +349,10 @@ class Rows(NamedTuple):
 
 
 def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
-    """Return the program and version that `table` states for each scan of `rows`; "" if none."""
+    """Return a list with the program and version that `table` states for each scan; "" if none.
+
+    `rows` has the row of `table` for each scan, as `rows_of` returns.
+    """
     versions = []
     for position in rows.positions.tolist():
         key = ("", "")
@@ -351,10 +363,10 @@ def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
 
 
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
-    """Find the measures of scans by participant and session, one row a scan, in the scans' order.
+    """Find the row of measures of each scan by participant and session, and return `Rows`.
 
-    A ``sub-`` before a name does not matter. A row without session is joined with a scan of any
-    session if the participant has one row and one scan.
+    The rows have the order of the scans. A ``sub-`` before a name does not matter. A row without
+    session is joined with a scan of any session if the participant has one row and one scan.
 
     Parameters
     ----------

@@ -24,7 +24,12 @@ ends in an image's suffix, as ``sub-01_T1w``, does not fit.
 
 
 def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
-    """Add each scan's subject in `sheet` to `merged`; two subjects for one scan are a problem."""
+    """Add the subject of each scan, by the column of subjects in `sheet`, to ``merged.subjects``.
+
+    If an earlier table states another subject for the scan, the earlier one stays and a problem is
+    added to ``merged.problems``. `index` has participant and session of each row, and `source`
+    begins the problem's text.
+    """
     for key, cell in zip(index, sheet.subjects, strict=False):  # a sheet may have none
         if is_missing(cell):
             continue
@@ -36,9 +41,11 @@ def _add_subjects(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 
 
 def index_of(sheet: Sheet, merged: Merged, source: str) -> pd.MultiIndex:
-    """Return (participant, session) of each row of `sheet`; wrong or repeated rows become problems.
+    """Return participant and session of each row of `sheet`, as the index of a table.
 
-    `merged` gets the problems, and the subjects of the scans. `source` begins messages.
+    `merged` collects the tables read so far, and is changed: a problem is added for each row with a
+    wrong identifier, and for each that repeats a scan; the subject of each scan is added to
+    `subjects`. All rows stay in the result. `source` begins messages.
     """
     people = []
     sessions = []
@@ -74,7 +81,11 @@ def _session_of(sheet: Sheet, row: int) -> str:
 
 
 def _add_repeated(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: str) -> None:
-    """Add to `merged` a problem for each row of `sheet` whose scan has an earlier row."""
+    """Add to ``merged.problems`` a problem for each row of `sheet` that repeats a scan of `sheet`.
+
+    `index` has participant and session of each row; the first row of a scan is no problem. Rows of
+    one scan in other tables are not compared here.
+    """
     has_files = len(sheet.files) == len(index)
     for row in np.flatnonzero(index.duplicated()).tolist():
         where = source
@@ -90,8 +101,8 @@ def _add_repeated(sheet: Sheet, index: pd.MultiIndex, merged: Merged, source: st
 def identity(cell: str, *, has_session: bool = False) -> tuple[str, str]:
     """Return participant and session of an identifier: ``sub-01``, ``2`` for ``sub-01_ses-2/``.
 
-    A path is an identifier by its last folder. In a table with a column of sessions
-    (`has_session`), ``sub-paris_01`` is a participant of the data set ``paris``, as `index` writes.
+    Of a path, only the last part is read. In a table with a column of sessions (`has_session`),
+    ``sub-paris_01`` is a participant of the data set ``paris``, as `index` writes.
     """
     name = re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1]
     name = scan_of_stream(name)

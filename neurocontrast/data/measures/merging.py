@@ -1,4 +1,7 @@
-"""Merge tables of measures: join columns and scans, and set unreadable scans aside."""
+"""Merge tables of measures into one with the scans and the columns of all.
+
+Scans that cannot be read are left out of the merged table, and listed in `unread` of `Merged`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +35,8 @@ def scan_name(participant: str, session: str) -> str:
 class Merged:
     """Measures, notes and problems of all tables read so far, before they become one table.
 
-    `frames` has the name and the measures of each table, and `regions` the region of each measure.
+    Made by `read_chosen` or `measures_of`, and filled table by table. `frames` has the name and the
+    measures of each table, and `regions` the region of each measure.
     """
 
     problems: Problems
@@ -74,9 +78,10 @@ class Merged:
                     facts[column] = ""
 
     def settle(self, *, skip: bool) -> None:
-        """Raise all problems as one error, or add them to `collected`.
+        """Raise all problems as one error, or add them to `collected`, if there is such a list.
 
-        With `skip`, scans with problems are first set aside in `unread`, and are no error.
+        With `skip`, problems of single scans are first moved to `unread`, and are no error; the
+        rows of these scans are left out later, by `without_unread`.
         """
         if skip:
             everything = list(self.problems.found)
@@ -103,7 +108,8 @@ class Merged:
     def joined(self) -> pd.DataFrame:
         """Return the measures of all tables in `frames`, one row a scan and one column a region.
 
-        Values that differ for the same scan and region become a problem.
+        For values that differ for the same scan and region, a problem is added to `problems`; the
+        value of the earlier table is returned.
         """
         values = pd.DataFrame(dtype=float)
         seen: dict[str, str] = {}
@@ -135,9 +141,9 @@ class Merged:
             self.problems.add(both, column=name, name=scan_name(*earlier.index[row]))
 
     def lacking(self, values: pd.DataFrame) -> list[str]:
-        """Return a note for each table without values for some scans, naming the scans.
+        """Return a list of notes, one for each table without values for some scans.
 
-        `values` are the measures of all tables, with a row for each scan.
+        A note names the scans. `values` are the measures of all tables, with a row for each scan.
         """
         columns: dict[str, list[str]] = {}
         for source, frame in self.frames:
@@ -157,9 +163,10 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `values` with empty cells filled from `frame`, and the scans and measures of both.
+    """Return one table: `values`, with empty cells filled from `frame`.
 
-    `DataFrame.combine_first` does the same, and goes through hundreds of columns one by one.
+    Its rows are the scans, and its columns the measures, of both tables. `DataFrame.combine_first`
+    does the same, and goes through hundreds of columns one by one.
     """
     if not len(values):
         return frame
@@ -171,9 +178,10 @@ def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add each scan's program and version to `merged`, if `sheet` states them.
+    """Add program and version of each scan to ``merged.versions``, if `sheet` states them.
 
-    A sheet states them for each row, or for the whole table.
+    A sheet states them for each row, or for the whole table. `index` has participant and session of
+    each row.
     """
     programs = list(sheet.programs)
     if not programs and ";" not in sheet.software:  # several joined are of nobody in particular
@@ -190,11 +198,13 @@ def numbers_of(
     merged: Merged,
     source: str,
 ) -> npt.NDArray[np.float64]:
-    """Return chosen measures of `sheet` as numbers, a row a scan; bad cells become problems.
+    """Return chosen measures of `sheet` as an array of numbers: a row for each scan.
 
-    `chosen` is region → column of `sheet`. Volumes are converted to mm³; missing, unreadable and
-    impossible negative cells are NaN. All columns are converted in one call: a table has hundreds
-    of columns, and pandas takes a millisecond for a call.
+    `chosen` is region → column of `sheet`, in the order of the array's columns, and `names` the
+    name of each scan. Volumes are converted to mm³; missing, unreadable and impossible negative
+    cells are NaN. For each unreadable or negative cell a problem is added to ``merged.problems``.
+    All columns are converted in one call: a table has hundreds of columns, and pandas takes a
+    millisecond for a call.
     """
     columns = list(chosen.values())
     cells = pd.Series(
@@ -226,7 +236,8 @@ def numbers_of(
 def without_zeros(sheet: Sheet, frame: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """Return `frame`, measures of scans, with NaN for zeros of structures that every brain has.
 
-    `merged` gets notes that count the zeros, and the measures that are 0 for each scan.
+    Notes that count the zeros are added to ``merged.notes``, and the measures that are 0 for each
+    scan to ``merged.zeros``.
     """
     names = frame.columns.astype(str)
     never_empty = []

@@ -112,14 +112,19 @@ class _Words(NamedTuple):
 
 
 def _folded(name: str) -> str:
-    """Return a region's name in lower case, without separators, and without `&` or `and`."""
+    """Return a region's name in simplified spelling, to compare spellings of a region.
+
+    The result is in lower case, without separators, and without `&` or the word `and`.
+    """
     return re.sub(r"[^a-z0-9]", "", re.sub(r"&|(?<=[_. -])and(?=[_. -])", "", name.lower()))
 
 
 def _by_fold(names: str, start: str = "") -> dict[str, str]:
-    """Return simplified spelling → name, for the structures that `names` lists between spaces.
+    """Return simplified spelling → usual name, for the structures named in the text `names`.
 
-    Each spelling begins with `start`, a hemisphere's letter.
+    `names` is one text with spaces or line breaks between the names. A simplified spelling is
+    `start`, a hemisphere's letter or "", and the name as `_folded` returns it: in lower case,
+    without separators ("lhippocampus"). Other usual spellings of a structure are keys, too.
     """
     by_fold = {}
     for name in names.split():
@@ -129,7 +134,10 @@ def _by_fold(names: str, start: str = "") -> dict[str, str]:
 
 
 def _cortex() -> dict[str, tuple[str, str]]:
-    """Return simplified spelling → (name, atlas), for the known regions of the cortex."""
+    """Return simplified name of a region → (usual name, atlas), for known regions of the cortex.
+
+    A name is simplified by `_folded`: lower case, without separators.
+    """
     regions = {}
     for names, atlas in ((_OF_HEMISPHERE, ""), (_DESIKAN, "aparc"), (_DESTRIEUX, "aparc.a2009s")):
         for key, name in _by_fold(names).items():
@@ -138,9 +146,10 @@ def _cortex() -> dict[str, tuple[str, str]]:
 
 
 def _volumes(names: str, *, side: str = "", prefix: str = "") -> dict[str, Region]:
-    """Return simplified spelling → region, for volumes of the segmented structures in `names`.
+    """Return simplified name → `Region`, for volumes of the structures that the text `names` lists.
 
-    Spellings begin with the hemisphere's letter `side`, and names of regions with `prefix`.
+    A structure's name is simplified by `_folded` (lower case, without separators), and begins with
+    the hemisphere's letter `side`. Usual names in the `Region` begin with `prefix`.
     """
     volumes = {}
     for key, name in _by_fold(names, side).items():
@@ -149,7 +158,10 @@ def _volumes(names: str, *, side: str = "", prefix: str = "") -> dict[str, Regio
 
 
 def _ratios() -> dict[str, Region]:
-    """Return simplified spelling → `Region`, for ratios and counts of the whole head."""
+    """Return simplified name → `Region`, for ratios and counts of the whole head.
+
+    A column's name is simplified by `_folded`: lower case, without separators.
+    """
     return {key: Region(name, "other", "aseg") for key, name in _by_fold(_RATIOS).items()}
 
 

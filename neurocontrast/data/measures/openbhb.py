@@ -36,10 +36,11 @@ _N_FOLDERS_UP = 6
 
 
 def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
-    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy`` of one atlas, a `Sheet` a measure.
+    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy`` of one atlas, as a `Sheet` a measure.
 
-    Arrays are ``vbm_roi`` (284 volumes), ``fs_desikan_roi`` (7 measures of 68 regions) and
-    ``fs_destrieux_roi`` (148 regions). The folder ``resource`` names their columns.
+    A `Sheet` is a table of text with a row for each scan. Arrays are ``vbm_roi`` (284 volumes),
+    ``fs_desikan_roi`` (7 measures of 68 regions) and ``fs_destrieux_roi`` (148 regions). The folder
+    ``resource`` names their columns.
     """
     named = _ARRAY.fullmatch(paths[0].name)
     assert named is not None

@@ -28,7 +28,11 @@ _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant",
 
 @dataclass(frozen=True)
 class Sheet:
-    """Table of regional measures as its program writes them: identifiers, cells, shared facts."""
+    """Table of regional measures as its program writes them: a row for each scan, cells as text.
+
+    The readers in `FORMATS` make one from a file, or from the files of several scans, and
+    `sheet_of_frame` makes one from a DataFrame.
+    """
 
     source: Path
     """File that was read, or the common folder of several files; messages begin with its name."""
@@ -116,9 +120,10 @@ class ScanRow(NamedTuple):
 
 
 def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
-    """Join rows of scans with the same `SharedFacts` to one `Sheet` each, and return the sheets.
+    """Join rows of scans, each read from its own file, to tables; return a list of `Sheet` objects.
 
-    Shared are hemisphere, measure, atlas, software and scale.
+    Rows with the same `SharedFacts` (hemisphere, measure, atlas, software and scale) form one
+    table.
     """
     groups: dict[SharedFacts, list[ScanRow]] = defaultdict(list)
     for row in rows:

@@ -116,7 +116,7 @@ def read_tables(
     keep: Sequence[str] = (),
     sites: Mapping[str, str] | None = None,
 ) -> MeasuresTable:
-    """Read tables of regional measures, and merge them by column and by scan.
+    """Read tables of regional measures, merge columns and scans, and return a `MeasuresTable`.
 
     Values that two tables have for the same region and scan must be equal. One `DataError` lists
     all that is wrong.
@@ -144,7 +144,7 @@ def read_tables(
         folder; by default they are refused.
     keep : sequence of str
         Further numeric columns to take, by their exact names. Other columns of unknown names are
-        left out, and listed in `notes`.
+        left out, and listed in `notes` of the returned table.
     sites : dict of str to str, optional
         Site of each participant, without ``sub-``. Measures of a site in another unit than those
         of other sites are refused by the name of the site, and not only of its people.
@@ -189,9 +189,10 @@ def read_chosen(
 
 
 def _sheets_of(paths: Tables, choice: Choice, notes: list[str]) -> list[Sheet]:
-    """Read all tables of measures in `paths` as `Sheet` objects, in order; refuse an empty list.
+    """Read all tables of measures in `paths` as `Sheet` objects, each the text of one table.
 
-    `choice` chooses among the tables of a folder, and `notes` gets lines on tables left out.
+    An empty list is refused. `choice` chooses among the tables of a folder, and `notes` gets lines
+    on tables left out.
     """
     if isinstance(paths, str | os.PathLike | pd.DataFrame):
         paths = [paths]
@@ -249,10 +250,11 @@ def _merge(
     *,
     skip: bool = False,
 ) -> MeasuresTable:
-    """Merge sheets into one `MeasuresTable`; refuse people whose values are in other units.
+    """Merge `sheets`, tables of measures as text, into one `MeasuresTable` with all their scans.
 
-    `keep` names further columns to take, and `sites` is participant → site. With `skip`, scans with
-    problems are left out, and no error.
+    A `DataError` is raised for measures that seem to be in another unit than mm, mm² or mm³, for
+    some people or for all. `keep` names further columns to take, and `sites` is participant → site.
+    With `skip`, scans with problems are left out, and no error.
     """
     notes = merged.notes
     for sheet in sheets:
@@ -346,7 +348,7 @@ def _refuse_empty(merged: Merged, sheets: Sequence[Sheet]) -> NoReturn:
 
 
 def _add_damage(sheet: Sheet, merged: Merged) -> None:
-    """Add to `merged` the problem of a damaged file, with the scan's name if there is one."""
+    """Add to ``merged.problems`` that the file of `sheet` is damaged, naming the scan if known."""
     name = ""
     if len(sheet.identifiers):
         name = next(starmap(scan_name, index_of(sheet, merged, "")))
@@ -354,8 +356,9 @@ def _add_damage(sheet: Sheet, merged: Merged) -> None:
 
 
 def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) -> None:
-    """Add the measures of `sheet` to `merged`; bad columns and cells become problems.
+    """Add the measures of `sheet`, a table of text, to ``merged.frames``.
 
+    For each bad cell, and for two columns of one region, a problem is added to ``merged.problems``.
     `keep` names further columns to take. If there are `several` tables, messages name this one.
     """
     sheet = without_templates(sheet, merged.notes)

@@ -142,8 +142,9 @@ class _Unit:
 def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
     """Refuse measures whose median over people is far from usual, and name the likely unit.
 
-    `values` has a row for each person, and `kinds` is measure → kind. One thickness is judged, and
-    all measures whose usual size is known.
+    `values` has a row for each person, and `kinds` is measure → kind. Checked are the measures of
+    known usual size, in `_TYPICAL`, and the first column of thickness, of which 2.5 mm is usual.
+    Other measures are not checked.
     """
     medians = values.median()
     of_cortex = medians[[name for name, kind in kinds.items() if kind == "thickness"]].dropna()
@@ -259,7 +260,8 @@ def _find_unit(
 ) -> None:
     """Add to `problems` each site or person whose measures are off by the factor of a wrong unit.
 
-    `table` has a row for each person, and `expected` is the usual value of each measure.
+    `table` has a row for each person and a column for each measure of one kind, `expected` is the
+    usual value of each measure, and `unit` is the wrong unit to test for.
     """
     ratios = np.log10(table.to_numpy() / expected.to_numpy(dtype=float))
     distance = np.abs(ratios - math.log10(unit.factor))
@@ -294,9 +296,9 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell which people have many measures, or all measures if two or more, in another unit.
+    """Return a mask of the people who have many, or two or more and all, measures in a wrong unit.
 
-    `is_off` (people, measures) says whether a value is off by the factor of the unit, and
+    `is_off` (people, measures) tells whether a value is off by the factor of the wrong unit, and
     `is_known` whether there is a value.
     """
     n_off = is_off.sum(axis=1)
@@ -308,11 +310,11 @@ def _rows_off(
 def _columns_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_], people: People
 ) -> npt.NDArray[np.bool_]:
-    """Tell which values (people, measures) are of a measure that is in another unit.
+    """Return a mask (people, measures): True for all values of a measure that is in a wrong unit.
 
-    `is_off` says whether a value is off by the factor of the unit, and `is_known` whether there is
-    a value. A measure counts for everybody if many people's values are off, and for the people of a
-    site if many of the site's values are.
+    `is_off` tells for each value whether it is off by the factor of the wrong unit, and `is_known`
+    whether there is a value. A measure is taken to be in the wrong unit for everybody if many
+    people's values are off, and for the people of one site if many values of the site are.
     """
     n_off = is_off.sum(axis=0)
     n_known = is_known.sum(axis=0)
@@ -328,7 +330,11 @@ def _columns_off(
 
 
 def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[int]]:
-    """Group positions of wrong rows by site; a wrong row without a site is its own group."""
+    """Return the positions of rows that are True in `is_wrong`, in one list for each site.
+
+    A row is wrong if it has a value in a wrong unit; `sites` has the site of each row. A wrong row
+    without a site is a list of its own.
+    """
     by_site: dict[str, list[int]] = {}
     alone = []
     for row in np.flatnonzero(is_wrong).tolist():
@@ -340,7 +346,11 @@ def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[
 
 
 def _name_of(rows: Sequence[int], people: People) -> str:
-    """Return the name of `rows` in a message: a person's, or the site's with first names."""
+    """Return a name for `rows` in a message: the person's name if one row, and else the site's.
+
+    The site's name is followed by the number of `rows`, the number of all rows of the site, and the
+    names of the first people, three at most.
+    """
     site = people.sites[rows[0]]
     if len(rows) == 1:
         return people.names[rows[0]]

@@ -160,7 +160,12 @@ def _bias_terms(positions: Array, inside: NDArray[np.bool_]) -> Array:
 
 
 def _fine_maps() -> dict[str, Array]:
-    """Return name → 1 mm map: tissues, cortex, head, and axes of a field towards the ventricles.
+    """Return name → map of the MNI152 template in 1 mm voxels, such as "white" or "cortex".
+
+    "image" is the template's intensity relative to white matter, "white" and "fluid" are shares of
+    tissue, "cortex" is about 1 near folds and 0 deep in the brain, and "head" is 1 inside the
+    template's brain. "towards 0", "towards 1" and "towards 2" are the three components of a vector
+    in each voxel, which points to the ventricles and fades with distance.
 
     In the cortex, tissues are blurred as in an average of people who are aligned by an affine
     alone.

@@ -106,11 +106,11 @@ def source_of_run(
 
 
 def _settings_of_kind(trained: str, data: AnyDataSettings) -> AnyDataSettings:
-    """Replace settings `data` by settings for the kind of samples that an encoder was trained on.
+    """Return settings of section ``data`` for the kind of samples that an encoder was trained on.
 
-    `n_workers` is taken over from `data`, and so is ``skip_unreadable`` for measures, or
-    ``images_root`` for other samples. Settings of `data` that the kind `trained` does not have are
-    refused.
+    They take the place of `data`, which is of another kind. `n_workers` is taken over from `data`,
+    and so is ``skip_unreadable`` for measures, or ``images_root`` for other samples. Settings of
+    `data` that the kind `trained` does not have are refused.
     """
     if "kind" in data.model_fields_set:
         raise ConfigError(
@@ -164,9 +164,10 @@ def brains_of_run(
     what: str,
     transforms: Compose | None = None,
 ) -> Brains:
-    """Return a source of brains preprocessed like a run's; refuse a run of other samples.
+    """Return a source of brains that are preprocessed like a run's training samples.
 
-    `what` is the beginning of the message that refuses other samples.
+    A `ConfigError` is raised for a run that was trained on other samples than brains, such as
+    natural images. `what` begins its message.
     """
     kind = KINDS.find(contract.preprocessing.kind)
     if kind is not None:

@@ -69,9 +69,9 @@ class RegionalMeasures(Source):
 
     @property
     def known(self) -> MeasuresContract:
-        """Standardisation of measures: of a trained run, or fitted on people of a new run.
+        """Standardisation of measures: of a trained run, or fitted on a new run's training people.
 
-        The people are the training people, and an error is raised before the fit.
+        Reading the property before either is there raises a `ConfigError`.
         """
         if self.contract_ is None:
             raise ConfigError(
@@ -147,9 +147,10 @@ class RegionalMeasures(Source):
         return replace(cohort, measures=table, warnings=(*cohort.warnings, *warnings))
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return everybody in `scans`, if `scans` is a table or folder of measures; None if not.
+        """Return a cohort of everybody in `scans`, a table or folder of regional measures, or None.
 
-        None, too, if ``data.measures`` names the tables: then `scans` is a table of people.
+        Such people need no table of people that lists them. None if `scans` is no such table or
+        folder, or if ``data.measures`` names the tables: then `scans` is a table of people.
         """
         _check_no_images(images_root)
         if self.data.measures is not None or not are_measures(scans):
@@ -182,7 +183,8 @@ class RegionalMeasures(Source):
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with a trained run's standardisation, or one fitted on training `rows`.
 
-        Without a cohort, the source is returned unchanged.
+        Training `rows` are positions in `cohort`, whose standardised measures are kept in `learned`
+        for augmented views. Without a cohort, the source is returned unchanged.
         """
         if cohort is None:
             return self
@@ -196,7 +198,11 @@ class RegionalMeasures(Source):
         return replace(standardised, learned=values[list(rows)])
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Return row → reason, for people of `cohort` who lack too many measures."""
+        """Return row → reason, for people of `cohort` who lack too many measures.
+
+        Rows are positions in `cohort`. If files of the measures are damaged, the damage is the
+        reason.
+        """
         del progress
         assert cohort.measures is not None
         return with_damage(cohort, self.known.lacking(cohort.measures.values))
@@ -230,9 +236,11 @@ class RegionalMeasures(Source):
         return with_damage(cohort, reasons)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a trained run's standardisation, as stated in `samples`.
+        """Return the source with a trained run's standardisation, read from `samples`.
 
-        `max_missing` of `data` takes the place of the run's, if the user has set another.
+        `samples` is the part of the run's ``encoder.json`` on the samples and their preprocessing.
+        The largest share of measures that may be missing is the run's, unless the user has set
+        ``data.max_missing`` to another value than the run's.
         """
         learned = MeasuresContract.from_json(samples.preprocessing.content())
         allowed = self.data.max_missing
@@ -245,7 +253,10 @@ class RegionalMeasures(Source):
         )
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return setting → value, for the standardisation with which an encoder was trained."""
+        """Return setting → value, for the settings of section ``data`` that a trained run fixed.
+
+        They are the settings of its standardisation, such as `head_size`.
+        """
         del preprocessing
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
@@ -266,7 +277,10 @@ class RegionalMeasures(Source):
         return pd.concat([people, measures], axis=1)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return digests of each person's measures, before standardisation."""
+        """Return one text for each person: digests of the measures, before standardisation.
+
+        See `contents_of_measures`. The text is "" for a person with too few measures.
+        """
         del progress
         assert cohort.measures is not None
         return contents_of_measures(cohort.measures.values.reindex(columns=self.known.columns))

@@ -65,14 +65,18 @@ class PairedBrains(BrainVolumes):
         return cohort
 
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
-        """Return row → reason for scans without measures, or with too few of them."""
+        """Return row → reason, for scans of `cohort` without measures, or with too few of them.
+
+        Rows are positions in `cohort`; see `RegionalMeasures.unlearnable_at`.
+        """
         with _of_section_2():
             return self.second.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with preprocessing of scans, and standardisation of measures.
 
-        A standardisation of no trained run is fitted on the training `rows` of `cohort`.
+        The standardisation is a trained run's, if the source has one (`as_in_run`), and is fitted
+        on the training `rows` of `cohort` if not.
         """
         with _of_section_2():
             return replace(
@@ -82,7 +86,8 @@ class PairedBrains(BrainVolumes):
     def as_in_run(self, samples: Samples) -> Self:
         """Return the source with a trained run's preprocessing of scans and of measures.
 
-        `samples` is the description in the run's ``encoder.json``.
+        `samples` is the part of the run's ``encoder.json`` on the samples: section
+        ``preprocessing`` for scans, and ``preprocessing_2`` for measures.
         """
         second = self.second.as_in_run(
             Samples(preprocessing=samples.preprocessing_2 or PreprocessingRecord())
@@ -94,7 +99,11 @@ class PairedBrains(BrainVolumes):
         return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return digests of each scan and its measures; "" if either is missing."""
+        """Return one text of digests for each scan with its measures, in the order of the rows.
+
+        The text has the digests of the scan's voxels, and then the digests of its measures,
+        separated by spaces; "" if those of the scan or those of the measures are not available.
+        """
         contents = []
         of_scans = super().contents(cohort, progress)
         of_measures = self.second.contents(cohort, progress)

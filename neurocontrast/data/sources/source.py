@@ -75,7 +75,7 @@ class Source:
 
     @property
     def halves(self) -> tuple[Any, ...]:
-        """Sources of samples, one for each encoder: this source, or the two of `PairedBrains`."""
+        """Sources of samples, one for each encoder: this source, or two for `PairedBrains`."""
         return (self,)
 
     @property
@@ -104,7 +104,7 @@ class Source:
         return check_kind(cohort, self.data.kind)
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return all samples in `scans` for a kind of samples that needs no table of people.
+        """Return a cohort of all samples in `scans`, if their kind needs no table of people.
 
         None, the default, if a table of people must list the samples.
         """
@@ -112,7 +112,10 @@ class Source:
         return None
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with `folder` for preprocessed samples; unchanged if none are kept."""
+        """Return a source that keeps preprocessed samples in `folder`.
+
+        The source is returned unchanged, as here, if its kind keeps no preprocessed samples.
+        """
         del folder
         return self
 
@@ -120,8 +123,8 @@ class Source:
         """Return the source with the preprocessing on which a network's input size depends.
 
         Preprocessing that must be learned, such as a standardisation, is learned from the training
-        `rows` of `cohort`. Without a cohort such a run is refused, at once or when its input size
-        is asked for.
+        `rows` of `cohort`, positions of samples. If it must be learned and `cohort` is None, an
+        error is raised: here, or later by `n_channels`, which tells the input size.
         """
         del cohort, rows
         return self
@@ -172,9 +175,10 @@ class Source:
         return []
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return digests of each sample's content, separated by spaces; "" if not available.
+        """Return one text for each sample: digests of its content, with spaces; "" if unknown.
 
-        Digests are the same under another name, in another file, and in another order of columns.
+        A digest does not depend on the sample's name or file, so that copies are recognised, nor,
+        for regional measures, on the order of the columns.
         """
         del progress
         return [""] * len(cohort)
@@ -188,13 +192,14 @@ class Source:
         raise NotImplementedError
 
     def contract(self) -> Samples:
-        """Return the description of the samples' preprocessing, for a run's ``encoder.json``."""
+        """Return the description of samples and preprocessing for a run's ``encoder.json``."""
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a trained run's preprocessing, as stated in `samples`.
+        """Return the source with a trained run's preprocessing, read from `samples`.
 
-        `samples` is the description by `contract` in the run's ``encoder.json``.
+        `samples` is the part of the run's ``encoder.json`` on the samples and their preprocessing,
+        which the method `contract` returned when the run was trained.
         """
         raise NotImplementedError
 
@@ -250,8 +255,9 @@ class Source:
     def record(self, cohort: Cohort) -> dict[str, Any]:
         """Return entries for ``provenance.json`` by which resuming notices changed files and views.
 
-        The total size of the samples' files is recorded. Their times are not, since times differ
-        on another machine.
+        Entries are digest → name for the files of each kind, and the total size of the samples'
+        files. Their times are not recorded, since times differ on another machine. For views from
+        Python there is a description of the transform.
         """
         record: dict[str, Any] = {}
         for kind, files in self.files(cohort).items():
@@ -262,9 +268,12 @@ class Source:
         return record
 
     def check_unchanged(self, cohort: Cohort, provenance: Provenance, folder: Path) -> None:
-        """Refuse to resume a run whose files, or views from Python, have changed since its start.
+        """Refuse to resume a run if its files, or its views from Python, have changed.
 
-        `provenance` is the run's record of the files, and `folder` is the run's folder.
+        Compared with the start of the run are the files that `files` lists, such as vectors and
+        tables of measures, by digest, the files of samples by total size, and the transform for
+        augmented views, if the user passes one from Python. `provenance` is the run's record of
+        them, and `folder` is the run's folder. A difference raises a `CheckpointError`.
         """
         now = self.record(cohort)
         changed = []

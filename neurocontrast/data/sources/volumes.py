@@ -98,7 +98,8 @@ class BrainVolumes(Source):
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing of `data`, or with transforms from Python.
 
-        Transforms from Python are tried on the first scan, which tells their shape.
+        Transforms from Python are tried on the first scan of `cohort`, to find the shape of the
+        images that they make.
         """
         del rows
         transforms: VolumeTransforms = self.data.preprocessing
@@ -144,7 +145,9 @@ class BrainVolumes(Source):
     def as_in_run(self, samples: Samples) -> Self:
         """Return the source with a trained run's preprocessing, by settings or Python transforms.
 
-        `samples` is the description in the run's ``encoder.json``.
+        `samples` is the part of the run's ``encoder.json`` on the samples. If the run's
+        preprocessing was transforms from Python, they are matched with the ones that the user
+        passes again.
         """
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
@@ -195,7 +198,10 @@ class BrainVolumes(Source):
         return replace(cohort, channels=columns_of(self.channels))
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
-        """Preprocess the scans that the cache does not hold."""
+        """Preprocess the scans of `cohort` that the cache on disk does not hold, and keep them.
+
+        A warning goes to `progress` if sform and qform of scans disagree or are both absent.
+        """
         scans = self._with_channels(cohort).scans
         self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)
         warn_of_headers(scans, progress)
@@ -225,7 +231,11 @@ class BrainVolumes(Source):
         return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return digests of the voxels of each scan's files, kept in the cache where possible."""
+        """Return one text for each scan: digests of its files' voxels, with spaces between.
+
+        Digests that the cache has are not computed again. The text is "" for a scan with an
+        unreadable file.
+        """
         scans = self._with_channels(cohort).scans
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 

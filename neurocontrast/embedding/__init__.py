@@ -52,7 +52,11 @@ class EmbeddingSettings(Settings):
     """Device. ``auto`` uses a GPU if there is one."""
 
     def reading(self) -> Json:
-        """Return precision, layer and read-out, for the description of an embeddings table."""
+        """Return the settings that change features, as a dictionary for the embeddings table.
+
+        The keys are ``precision`` and ``layer``, and ``read_out`` if it is set: the blocks of the
+        network whose feature maps become features, and the grid over which the maps are averaged.
+        """
         keys: Json = {"precision": self.precision, "layer": self.layer}
         if self.read_out is not None:
             keys["read_out"] = self.read_out.model_dump(mode="json")

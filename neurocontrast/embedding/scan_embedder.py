@@ -197,8 +197,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
-        """Preprocess the scans `X` for a reader's networks, and return both as a `Reading`.
+        """Preprocess the scans `X` for the networks in `reader`; return networks and listed scans.
 
+        `reader` has one network of the run, or several that read the same preprocessed samples.
         Images given in memory are kept in a temporary folder, which is removed when `stack` closes.
         """
         source = self._source(reader)
@@ -215,8 +216,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn about people in `X` on whom the encoder was pretrained, or refuse such people.
 
-        People are compared by name, and by `contents`, digests of their scans. Also warn if the
-        comparison is impossible for some people.
+        The parameter `overlap` of the embedder decides: "error" raises a LeakageError, "warn"
+        warns. People are compared by name, and by `contents`, digests of their scans. Also warn if
+        the comparison is impossible for some people.
         """
         provenance = read_public_provenance(folder_of(self.run))
         unit, subjects = _subjects_of(X, len(contents))

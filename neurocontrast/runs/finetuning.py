@@ -75,7 +75,10 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class FoldsPlan:
-    """Networks and folds of a fine-tuning, as `plan_folds` plans them before an image is read."""
+    """Networks and folds of a fine-tuning, as `plan_folds` plans them before an image is read.
+
+    A run has one network or several, called members.
+    """
 
     settings: Config
     networks: tuple[TrainedNetwork, ...]
@@ -97,7 +100,11 @@ class FoldsPlan:
 
     @property
     def augment(self) -> object:
-        """Settings of random views, a list if members differ; None if scans are shown unchanged."""
+        """Settings of random views for training; None if scans are shown without random changes.
+
+        The settings are a list with an entry for each network of the run if the networks differ in
+        them.
+        """
         if not self.settings.finetune.augment:
             return None
         sections = []

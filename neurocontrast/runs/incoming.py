@@ -67,9 +67,10 @@ class EmbeddedScans:
         return np.array([error is None for error in self.errors], dtype=bool)
 
     def notes(self, index: pd.Index) -> pd.DataFrame:
-        """Return columns ``warnings`` and ``error`` for a table of predictions of the scans.
+        """Return a table of warnings and errors to join to a table of predictions of the scans.
 
-        `index` is the index of the table, which has a row for each scan.
+        The columns are ``warnings`` and ``error``. The table has a row for each scan; its index is
+        `index`.
         """
         return pd.DataFrame({"warnings": self.warnings, "error": self.errors}, index=index)
 
@@ -223,9 +224,11 @@ class IncomingScans:
 
 
 def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
-    """List the scans of a table of predictions that could not be embedded, with their errors.
+    """Return the scans that could not be embedded, with their errors, as `predict` records them.
 
-    `source` is the name of the table or folder of the scans.
+    `table` holds the predictions; its column ``error`` has a text for each such scan. `source` is
+    the name of the table or folder of the scans. The result is section ``scans`` of the JSON file
+    beside the predictions.
     """
     columns = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
     failed = list(map(FailedScan.model_validate, columns.to_dict("records")))

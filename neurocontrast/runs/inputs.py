@@ -46,7 +46,12 @@ class Inputs:
         )
 
     def with_table(self, settings: Config) -> Config:
-        """Return a configuration that names the file of the table; refuse a run without a table."""
+        """Return a copy of `settings` whose ``data.participants`` is the user's table of scans.
+
+        A table passed from Python (`participants`) replaces the one of the settings; for a
+        DataFrame the setting becomes None. Without any table a ConfigError is raised. No file is
+        read or written.
+        """
         if self.participants is None:
             if settings.data.participants is None:
                 raise ConfigError(
@@ -61,7 +66,11 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Return a configuration that marks the sections that transforms from Python replace."""
+        """Return a copy of `settings` that marks the sections replaced by transforms from Python.
+
+        Section ``data`` is marked if `transforms` replaces its preprocessing, and section
+        ``augment`` if the user passed random transforms.
+        """
         changes: Json = {}
         # The source refuses them for other samples than scans.
         if self.transforms is not None and isinstance(settings.data, DataSettings):

@@ -23,14 +23,19 @@ from neurocontrast.provenance import CONTENT, Description, Recognised, subject_l
 
 
 def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
-    """Find the people in a table on whom a probe was fitted, by identifier or scan content."""
+    """Return the people in a table on whom a probe was fitted, found by identifier or scan content.
+
+    `tidy` has a row for each scan. The result has the identifiers of the found subjects, and the
+    number of subjects that could not be compared by content.
+    """
     return fitted.people.find(tidy["subject_id"], tidy[CONTENT])
 
 
 def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows of a table whose subjects are among the recognised training people.
 
-    `people` are subjects of the table, recognised by their identifier or the content of their scan.
+    `tidy` is the table. `people` are its subjects who were recognised by their identifier or the
+    content of their scan.
     """
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 
@@ -174,9 +179,12 @@ def _scans_of(
 
 
 def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
-    """Map the text of each cell of labels to a number, or to None for an invalid label.
+    """Return the text of each cell of labels → true label as a number; None for an invalid label.
 
-    A probe of an earlier version can store classes in the spelling of its training table.
+    The number is the value of a continuous target, or the index of the label's class among the
+    probe's classes. A class is compared with the label as the probe stores the class, and then in
+    its usual spelling (such as ``female``), since probes of earlier versions store the spelling of
+    their training table.
     """
     written = cells.unique().tolist()
     if fitted.kind == "continuous":

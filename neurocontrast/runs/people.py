@@ -1,4 +1,7 @@
-"""Predict people by all probes in a folder of weights, after one pass over measures or scans."""
+"""Predict people by all probes in a folder of weights, after one pass over measures or scans.
+
+A probe is a linear model that predicts one target, such as age, from the features of an encoder.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ class WeightsProbe:
 
 @dataclass(frozen=True)
 class WeightsFolder:
-    """Folder of an encoder, or of members of a run, with the probes that predict people."""
+    """Folder of trained encoders, with probes that predict targets such as age from features."""
 
     folder: Path
     probes: tuple[WeightsProbe, ...]
@@ -111,7 +114,11 @@ class WeightsFolder:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predictions of people by the probes of weights, in the order of the incoming scans."""
+    """Predictions for people by all probes in a folder of weights, in the order of incoming scans.
+
+    A probe is a linear model that predicts one target, such as age, from the features of an
+    encoder.
+    """
 
     weights: WeightsFolder
     incoming: IncomingScans
@@ -154,9 +161,11 @@ class Predicted:
 def predict_scores(
     weights: WeightsFolder, incoming: IncomingScans, embedded: EmbeddedScans, contents: pd.DataFrame
 ) -> Predicted:
-    """Predict people by all probes, from their features, and recognise people who were in training.
+    """Predict people by all probes from their features, and find the people who were in training.
 
-    `contents` has the identifier and the digest of the content of each scan.
+    Scores of each probe are kept under its target, in the order of `incoming`. `contents` has the
+    identifier and the digests of the content of each scan; by these, people are recognised on whom
+    the encoder or a probe was trained.
     """
     good = embedded.good
     scores = {}

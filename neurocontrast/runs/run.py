@@ -1,7 +1,8 @@
 """A run to be trained: created, or continued from its last state.
 
-Everything is checked before the first scan is prepared, and nothing is written before that. The
-first process of several opens the run; the others follow.
+Settings, machine and table are checked before the first scan is preprocessed, and no file of the
+run is written before these checks. Of several processes the first opens the run, and then all
+others do.
 """
 
 from __future__ import annotations
@@ -376,7 +377,11 @@ class Run:
             )
 
     def _follow(self, message: Mapping[str, object]) -> OpenedRun:
-        """Open the run in another process, as the `message` of the first process describes."""
+        """Open the run in this process, after the first process of the run has opened it.
+
+        `message` is sent by the first process: whether the run is new, the fitted preprocessing,
+        and the scans left out. The table is read again. Nothing is written.
+        """
         told = RunOfOthers.model_validate(message)
         if told.samples is None:
             return OpenedRun(told.is_new)

@@ -136,7 +136,8 @@ def train(state: ContrastiveState, output: TrainingOutput) -> FitResult:
 def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> MetricsRow:
     """Return metrics of the validation samples after an epoch, by column of ``metrics.csv``.
 
-    Scores of linear probes are among the metrics every `probe_every` epochs of the settings.
+    Scores of linear probes are among the metrics every `probe_every` epochs of the settings. The
+    function `after_batch` is called after each batch; it raises an error to stop.
     """
     row = measure_contrast(state, after_batch=after_batch)
     every = state.settings.probe_every

@@ -30,10 +30,10 @@ class Stateful(Protocol):
     """Protocol of a component whose state is saved in checkpoints, such as an optimiser."""
 
     def state_dict(self) -> Any:
-        """Return the component's state, which is saved in a checkpoint."""
+        """Return the state of this object, which is saved in a checkpoint."""
 
     def load_state_dict(self, state_dict: Any) -> Any:
-        """Set the component to a state that `state_dict` returned before."""
+        """Set this object to a state that its method `state_dict` returned before."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class TrainerState:
         }
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Raise an error that names samples whose random views are not finite.
+        """Raise an error that names the samples at `rows` whose random views are not finite.
 
         This base class makes no views and does nothing.
         """

@@ -180,9 +180,10 @@ def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
 
 
 def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
-    """Return the warnings about samples, over all encoders of a run; repeated warnings once.
+    """Return the warnings that came up when samples were listed, each warning once.
 
-    `readings` has for each encoder, or encoders of one preprocessing, the table of samples.
+    `readings` has the listed samples for each encoder of a run, or for each group of encoders with
+    equal preprocessing.
     """
     warnings = list[str]()
     for reading in readings:

@@ -242,9 +242,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             )
 
     def _source(self, reader: Reader) -> Brains:
-        """Return the source that preprocesses scans or measures for a reader's network.
+        """Return the object that reads and preprocesses samples for the networks in `reader`.
 
-        Networks of other samples, such as natural images, are refused.
+        Samples are scans or regional measures; networks of other samples, such as natural images,
+        are refused. `reader` has one network of the run, or several that read the same preprocessed
+        samples.
         """
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         n_workers = joblib.effective_n_jobs(self.n_jobs)

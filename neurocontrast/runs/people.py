@@ -71,10 +71,11 @@ class WeightsFolder:
 
     @classmethod
     def load(cls, folder: Path, probes: Sequence[Path]) -> Self:
-        """Load probes of a folder; refuse a probe of several classes, and two of one target.
+        """Load the probes in the folders `probes`, and records of the encoder's training people.
 
-        `probes` are the folders of the probes. The result also has the age range and identities of
-        the encoder's training people.
+        Each entry of `probes` is the folder of one probe. A CheckpointError refuses a probe of more
+        than two classes, and two probes that predict the same target. The result has the probes,
+        and the age range and identities of the people on whom the encoder in `folder` was trained.
         """
         loaded = []
         for path in probes:

@@ -27,7 +27,7 @@ StateDict = dict[str, object]
 
 
 class Stateful(Protocol):
-    """Protocol of a component whose state is saved in checkpoints, such as an optimiser."""
+    """Protocol of an object whose state is saved in checkpoints: a model, optimiser, or loss."""
 
     def state_dict(self) -> Any:
         """Return the state of this object, which is saved in a checkpoint."""
@@ -171,10 +171,10 @@ class TrainerState:
     def divided(
         self, batches: Sequence[Sequence[int]]
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
-        """Open a context that gives this process's share of each batch, to measure metrics on.
+        """Open a context that gives a list of this process's rows of each batch, for metrics.
 
-        Batches and shares are lists of row numbers. If any BatchNorm layer normalises by the batch
-        of one process alone, every process gets all batches whole.
+        Batches and rows are lists of row numbers. If any BatchNorm layer normalises by the batch of
+        one process alone, every process gets all batches whole.
         """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)

@@ -258,7 +258,7 @@ def describe_members(
     *,
     joined: Sequence[JoinedMember] | None = None,
 ) -> RunDescription:
-    """Describe a run of several encoders: keys of ``encoder.json`` that are equal for all encoders.
+    """Return the description of a run of several encoders: equal keys of their ``encoder.json``.
 
     The key ``members`` lists each encoder ("member") with its weights, seed and feature columns.
 

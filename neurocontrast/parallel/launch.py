@@ -176,9 +176,10 @@ def _launch_fabric(
 
 
 def _averaging_gradients() -> DDPStrategy:
-    """Return PyTorch's DDP without synchronising buffers.
+    """Return the strategy (PyTorch's DDP) by which Fabric averages gradients over processes.
 
-    Buffers are equal in all processes, or differ on purpose, as batch statistics of each process.
+    Buffers are not synchronised: they are equal in all processes, or differ on purpose, as batch
+    statistics of each process.
     """
     # PyTorch has renamed the option since 2.6.
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters:

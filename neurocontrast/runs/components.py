@@ -34,7 +34,7 @@ class RunComponents:
 
     cohort: Cohort
     source: Source
-    """Source that reads the samples of the run.
+    """Object that reads and preprocesses the samples of the run.
 
     Before training, `with_source` replaces this source by one whose preprocessing is fitted to the
     training scans.
@@ -111,9 +111,10 @@ def build_components(
 ) -> RunComponents:
     """Build data, network and loss of a run from its configuration and its table.
 
-    No image is read, unless transforms that the user passed from Python read one. `source` holds
-    such transforms; None builds the source from the configuration. A run that `is_new` starts from
-    the weights of ``training.init``; a continued run restores the weights in its folder later.
+    `source` is the object that reads and preprocesses the samples, with transforms that the user
+    passed from Python; None builds one from the configuration. No image is read, unless such
+    transforms read one. A run that `is_new` starts from the weights of ``training.init``; a
+    continued run restores the weights in its folder later.
     """
     if source is None:
         source = source_of(settings.data, second=settings.second)

@@ -93,7 +93,7 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
 def settings_as_embedded(
     data: AnyDataSettings, evaluation: Path, contract: EncoderContract
 ) -> AnyDataSettings:
-    """Return section ``data`` with the share of measures that evaluated people may lack.
+    """Return section ``data``, with the share of measures that people may lack as in `evaluation`.
 
     The share (``max_missing``) is read from the record of `evaluation`. A share that the user
     states in the section is kept. Evaluations of earlier versions record no share, which leaves the
@@ -359,9 +359,10 @@ def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -
 def check_encoder(
     probe: FittedProbe, described: EncoderDescription, run: Path, progress: Progress
 ) -> None:
-    """Refuse a run that did not make the evaluated features.
+    """Refuse a run whose encoder did not compute the features on which a probe was fitted.
 
-    Warn if the evaluation's probe does not record the encoder that made the features.
+    `described` is the description of the run, `run` its folder. Warn if the probe does not record
+    the encoder of its features.
     """
     n_features = described.n_features or 0
     check_probe_members(probe, described, parameter=f"{run}")

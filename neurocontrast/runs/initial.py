@@ -120,7 +120,7 @@ def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a run's folder; for the folder of a member, ``RUN/members/0``."""
+    """Return the name of a run's folder; ``RUN/members/0`` for one of several encoders of a run."""
     resolved = folder.resolve()
     run = resolved.parent.parent
     if has_members(run):

@@ -32,9 +32,10 @@ class Inputs:
     """Random transforms that make the two views of a scan; None for section ``augment``."""
 
     def source(self, settings: Config) -> Source:
-        """Return the source that reads the samples of a run, with the user's table and transforms.
+        """Return the object that reads and preprocesses the samples of a run (its source).
 
-        Transforms from Python are refused for samples that are no scans.
+        It uses the table and the transforms that the user passed from Python. Transforms are
+        refused for samples that are no scans.
         """
         frame = self.participants if isinstance(self.participants, pd.DataFrame) else None
         return source_of(

@@ -144,7 +144,10 @@ def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> 
 
 
 def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
-    """Read the runs to be joined, and refuse all that are unfinished, damaged, or no runs."""
+    """Read the runs to be joined, and refuse all that are unfinished, damaged, or no runs.
+
+    `folders` maps the name of each run to its folder.
+    """
     runs = []
     problems = []
     for name, folder in folders.items():
@@ -187,7 +190,7 @@ def _load(member: Path) -> EncoderContract:
 
 
 def _check_samples(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs of natural images, and runs of scans together with runs of measures."""
+    """Refuse runs of natural images, and runs of scans together with runs of regional measures."""
     kinds: dict[str, list[str]] = {}
     for run in runs:
         kinds.setdefault(run.samples, []).append(run.name)
@@ -208,7 +211,10 @@ def _check_samples(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_different(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs with the same weights, which would count twice in the mean of predictions."""
+    """Refuse runs with the same weights, which would count twice in the mean of predictions.
+
+    All encoders of all runs are compared by the digests of their weights.
+    """
     names: dict[str, list[str]] = {}
     for run in runs:
         for member, contract in zip(run.members, run.contracts, strict=True):
@@ -245,7 +251,11 @@ def _check_transforms(runs: Sequence[RunToJoin]) -> None:
 
 
 def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
-    """Build ``members.json`` of a joined run: seeds, left-out sites, weights and origins."""
+    """Return the content of ``members.json`` of a joined run, with an entry for each encoder.
+
+    Entries are the seed, left-out sites, digest of the weights, and the run that the encoder comes
+    from.
+    """
     contracts: list[EncoderContract] = []
     names = []
     left_out: list[tuple[str, ...]] = []

@@ -53,9 +53,10 @@ class Labels:
 def read_labels(
     fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> Labels | None:
-    """Read true labels of the target of a probe, for calibration; None if no table is passed.
+    """Read the table `calibrate` of true labels, for calibration of a probe; None without a table.
 
-    Probes of several classes are refused, and scans of which none has a site.
+    The labels are values of the target that the probe `fitted` predicts. `tidy` are the scans to
+    predict. Refused are a probe of several classes, and scans of which none has a site.
     """
     if calibrate is None:
         return None
@@ -99,9 +100,10 @@ def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
 def truths_of(
     fitted: FittedProbe, tidy: pd.DataFrame, labels: Labels | None, people: Recognised
 ) -> Floats | None:
-    """Return each scan's true label as a number: the value, or the position of its class.
+    """Return the true label of each scan in `tidy` as a number: a value, or the index of a class.
 
-    Scans without a label have NaN. None is returned if no table of labels was passed.
+    Scans without a label have NaN. None is returned if no table of labels was passed. People on
+    whom the probe was fitted must have no label.
     """
     if labels is None:
         return None

@@ -52,7 +52,7 @@ from neurocontrast.seeds import derive_seed
 
 
 def seed_of_member(seed: int, number: int) -> int:
-    """Derive the seed of member `number` from `seed`, the seed of the configuration."""
+    """Derive the seed of encoder `number` of a run from `seed`, the seed of the configuration."""
     return derive_seed("member", seed, number)
 
 

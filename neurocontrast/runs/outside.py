@@ -1,4 +1,4 @@
-"""Find people who are unlike the training people of weights, with the reasons."""
+"""Find people who are unlike the training people of an encoder, with the reasons as texts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def percentiles_of(predicted: Predicted) -> Floats | None:
 
 
 def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
-    """Count, for each person, missing measures, which training medians replace; None for scans."""
+    """Count each person's missing measures, in place of which medians are read; None for scans.
+
+    The medians are those of the training people.
+    """
     columns = _columns_of(incoming.contracts)
     if incoming.cohort.measures is None or not columns:
         return None

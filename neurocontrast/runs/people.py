@@ -33,7 +33,10 @@ AGE = "age"
 
 @dataclass(frozen=True)
 class WeightsProbe:
-    """Probe in a folder of weights, such as of age, with its expected error at a new site."""
+    """Probe stored with an encoder's weights: a linear model that predicts a target, such as age.
+
+    `expected` is its expected error at a new site; None if no error is recorded.
+    """
 
     name: str
     """Name of the probe's folder."""
@@ -196,7 +199,10 @@ class Calibration:
         return self.probe.fitted.target
 
     def record(self) -> dict[str, ShiftRecord]:
-        """Return labelled people and shift of each site, for the JSON file beside predictions."""
+        """Return for each site the number of labelled people, and the shift of predictions.
+
+        The result is part of the JSON file beside the predictions.
+        """
         by_site = {}
         for site, shift in self.by_site.items():
             by_site[site] = ShiftRecord(n_subjects=shift.n_subjects, shift=shift.shift)

@@ -69,7 +69,10 @@ class OpenedRun:
     """Names of the scans that the run leaves out."""
 
     def for_others(self) -> Json:
-        """Return, as JSON-ready values, how the first process opened the run, for all others."""
+        """Return a dictionary that tells all other processes how the first process opened the run.
+
+        It is written as JSON, and read as `RunOfOthers`.
+        """
         samples = None
         if self.components is not None:
             samples = self.components.source.contract()
@@ -265,7 +268,11 @@ class Run:
         self.save(components, progress, beside=beside, batchnorm=result.batchnorm)
 
     def _open(self, stack: ExitStack, progress: Progress) -> OpenedRun:
-        """Check and prepare a run in the first process, and write its first files under a lock."""
+        """Check and prepare the run in the first process, and write its first files under a lock.
+
+        The lock on the run's folder is held until `stack` closes. A finished run is returned
+        without components, and nothing is written.
+        """
         is_new = check_new(self.folder, resume=self.resumes)
         if not is_new and is_finished(self.folder, self.settings):
             check_can_continue(self.folder, self.settings, self._cohort_if_there())
@@ -377,7 +384,7 @@ class Run:
             )
 
     def _follow(self, message: Mapping[str, object]) -> OpenedRun:
-        """Open the run in this process, after the first process of the run has opened it.
+        """Open the run in this process, after the first process of the run has done so.
 
         `message` is sent by the first process: whether the run is new, the fitted preprocessing,
         and the scans left out. The table is read again. Nothing is written.

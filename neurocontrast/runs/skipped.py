@@ -82,9 +82,10 @@ def leave_out_unlearnable(
 def _without_failures(
     cohort: Cohort, failures: Mapping[int, str], progress: Progress
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Return a cohort without its failed rows, and a table of the failed rows; warn of them.
+    """Return a cohort without unusable rows, and a table of such rows with reasons; warn of them.
 
-    `failures` maps a row to the reason of failure. If all rows failed, `DataError` is raised.
+    `failures` maps a row of the cohort to the reason. If all rows are unusable, `DataError` is
+    raised.
     """
     names = cohort.names()
     rows = [(names[row], " ".join(reason.split())) for row, reason in failures.items()]

@@ -123,7 +123,11 @@ def _read(
     record: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
-    """Return a baseline model of the voxels of scans; refuse voxels that exceed `MAX_BYTES`."""
+    """Read the voxels of scans, and return a linear model of the voxels to compare with `plan`.
+
+    `scans` has the files of each scan, `record` the preprocessing of the encoder. Unreadable scans,
+    and voxels of more than `MAX_BYTES`, are a `DataError`.
+    """
     preprocessing = _choose_preprocessing(scans, plan, record)
     n_voxels = int(np.prod(preprocessing.image_shape))
     n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
@@ -197,9 +201,9 @@ def _choose_preprocessing(
 def _read_scan(
     row: int, files: tuple[str, ...], how: Preprocessing
 ) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return `row`, with the voxels of the scan in that row, channel by channel, or an error.
+    """Return `row`, and the preprocessed voxels of the scan in `files`, or the text of an error.
 
-    The text of the error names no folder.
+    The voxels are one vector, channel by channel. The text of the error names no folder.
     """
     # An evaluation without scans does without torch.
     from neurocontrast.transforms.compose import load_volume

@@ -147,7 +147,7 @@ def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> Met
 
 
 class Warner(Protocol):
-    """Function that returns a warning about the metrics of an epoch, or None; it shows nothing."""
+    """Function that returns a warning about the metrics of an epoch, or None, and shows nothing."""
 
     def __call__(self, row: MetricsRow, previous: MetricsRow | None) -> str | None:
         """Return a warning about `row`, the metrics of an epoch, or None if they show no problem.

@@ -295,8 +295,9 @@ class Encoder(nn.Module):
     def without_beside(self) -> Encoder:
         """Remove the linear components of the samples, appended after training, from the features.
 
-        The encoder is changed in place and returned. Its features are then those of the network
-        alone, which can be trained further.
+        Such components are, for example, principal components of voxels. The encoder is changed in
+        place and returned. Its features are then those of the network alone, which can be trained
+        further.
         """
         self.beside = None
         return self

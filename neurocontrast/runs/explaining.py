@@ -60,11 +60,12 @@ def _digest_of_run(run: Path) -> str | None:
 
 
 def find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Return the folder of the run, or of installed weights, whose digest the `probe` records.
+    """Return the folder of the run, or of installed weights, with the digest that `probe` records.
 
-    Runs are looked for in the two folders above `evaluation` and in the working directory, and up
-    to two levels below each; then among installed weights. If nothing has the digest, a ConfigError
-    asks the user for the path of the run.
+    The digest is of the weights that made the features to which the probe was fitted. Runs are
+    looked for in the two folders above `evaluation` and in the working directory, and up to two
+    levels below each; then among installed weights. If nothing has the digest, a ConfigError asks
+    the user for the path of the run.
     """
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
@@ -173,9 +174,10 @@ def find_cohort(
 def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
     """Return participant and session of all scans in the table of embeddings that was evaluated.
 
-    The evaluation itself has fewer scans if its settings select rows. The table is found by the
-    file name and digest in `origin`, in the two folders above `evaluation` and in the working
-    directory, and up to two levels below each. The result is None if no such table is found.
+    The result is a set of pairs, or None if the table is not found. The evaluation itself has fewer
+    scans if its settings select rows. The table is found by the file name and digest in `origin`,
+    in the two folders above `evaluation` and in the working directory, and up to two levels below
+    each.
     """
     if origin.file is None:
         return None

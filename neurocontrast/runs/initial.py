@@ -38,7 +38,8 @@ _MOST_NAMED = 5
 class InitialWeights:
     """Description of weights that a run starts from, and of the people on whom they were trained.
 
-    `start_from` makes one for ``training.init``.
+    `start_from` makes one for ``training.init``. People are recorded by digests of their
+    identifiers and scans.
     """
 
     start: Start

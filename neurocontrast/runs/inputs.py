@@ -49,9 +49,9 @@ class Inputs:
     def with_table(self, settings: Config) -> Config:
         """Return a copy of `settings` whose ``data.participants`` is the user's table of scans.
 
-        A table passed from Python (`participants`) replaces the one of the settings; for a
-        DataFrame the setting becomes None. Without any table a ConfigError is raised. No file is
-        read or written.
+        A table passed from Python (`participants`) replaces the one of the settings: a path is put
+        in its place, and for a DataFrame the setting becomes None. Without any table a ConfigError
+        is raised. No file is read or written.
         """
         if self.participants is None:
             if settings.data.participants is None:

@@ -184,9 +184,8 @@ def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | N
     """Return the text of each cell of labels → true label as a number; None for an invalid label.
 
     The number is the value of a continuous target, or the index of the label's class among the
-    probe's classes. A class is compared with the label as the probe stores the class, and then in
-    its usual spelling (such as ``female``), since probes of earlier versions store the spelling of
-    their training table.
+    probe's classes. A label matches a class as the probe stores the class, or in its usual spelling
+    (such as ``female``): probes of earlier versions store the spelling of their training table.
     """
     written = cells.unique().tolist()
     if fitted.kind == "continuous":

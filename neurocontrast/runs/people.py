@@ -167,9 +167,9 @@ def predict_scores(
 ) -> Predicted:
     """Predict people by all probes from their features, and find the people who were in training.
 
-    Scores of each probe are kept under its target, in the order of `incoming`. `contents` has the
-    identifier and the digests of the content of each scan; by these, people are recognised on whom
-    the encoder or a probe was trained.
+    The result has the scores of each probe under its target, in the order of `incoming`, and the
+    found people. `contents` has the identifier and the digests of the content of each scan; by
+    these, people are recognised on whom the encoder or a probe was trained.
     """
     good = embedded.good
     scores = {}

@@ -33,10 +33,10 @@ MAX_BYTES = 4 * 1024**3
 def with_voxels(plan: Plan, progress: Progress) -> Plan:
     """Return an evaluation's plan with baseline models of the scans' voxels, unless switched off.
 
-    Models are added if the files of the scans are found. Scans that cannot be read are a
-    `DataError` if the user has set ``voxels`` to ``on`` or ``input``, or has named the table of
-    scans with the setting ``scans``. By default they are a warning of the returned plan, which then
-    has no such models.
+    Models are added if the files of the scans are found. A scan that cannot be read is a
+    `DataError` if the user asks for the models: the setting ``voxels`` is ``on`` or ``input``, or
+    the setting ``scans`` names a table of scans. By default it is a warning of the returned plan,
+    which then has no such models.
     """
     settings = plan.settings
     run = plan.info.run

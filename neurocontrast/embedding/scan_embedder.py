@@ -197,10 +197,12 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
-        """Preprocess the scans `X` for the networks in `reader`; return networks and listed scans.
+        """Preprocess the scans `X` for the networks in `reader`; return a `Reading` of the scans.
 
-        `reader` has one network of the run, or several that read the same preprocessed samples.
-        Images given in memory are kept in a temporary folder, which is removed when `stack` closes.
+        `reader` has one network of the run, or several that read the same preprocessed samples. The
+        `Reading` has the networks, the list of the scans, and the object that gives the
+        preprocessed scans. Images given in memory are kept in a temporary folder, which is removed
+        when `stack` closes.
         """
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")

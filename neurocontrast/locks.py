@@ -25,9 +25,10 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 @contextlib.contextmanager
 def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterator[None]:
-    """Keep all other processes from writing to a folder, by a lock.
+    """Hold a lock on a folder until the context ends, so that no other process writes there.
 
-    The folder is made if absent, and removed again if nothing was written.
+    If another process keeps the lock for more than five seconds, a ConfigError is raised. The
+    folder is made if absent, and removed again if nothing was written.
 
     Parameters
     ----------

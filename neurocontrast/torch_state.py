@@ -42,19 +42,26 @@ def default_torch_state(*, keep_device: bool = False) -> Iterator[None]:
 def in_default_torch_state(
     function: Callable[_Parameters, _Value],
 ) -> Callable[_Parameters, _Value]:
-    """Wrap a function to run within `default_torch_state`."""
+    """Wrap a function to run with PyTorch's defaults: float32, CPU, gradients, no autocast.
+
+    The caller's settings are restored when the function returns.
+    """
     return _within(function, keep_device=False)
 
 
 def in_default_precision(function: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
-    """Wrap a function to run within `default_torch_state`, but on the caller's default device."""
+    """Wrap a function to run with PyTorch's default precision, but on the caller's default device.
+
+    While the function runs, the default type is float32, gradients are on, and autocast is off. The
+    caller's settings are restored when the function returns.
+    """
     return _within(function, keep_device=True)
 
 
 def _within(
     function: Callable[_Parameters, _Value], *, keep_device: bool
 ) -> Callable[_Parameters, _Value]:
-    """Wrap a function to run within `default_torch_state`.
+    """Wrap a function to run within `default_torch_state`, with its argument `keep_device`.
 
     The context manager could be the decorator, but would call from a frame of `contextlib`, which
     `warn_caller` would take for the user's program.

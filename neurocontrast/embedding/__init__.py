@@ -33,7 +33,7 @@ __getattr__ = lazy_exports(
 
 
 class EmbeddingSettings(Settings):
-    """Settings of `embed`: rows, layer and precision; scans are preprocessed as in the run."""
+    """Settings of `embed`: rows, layer and precision; scans are preprocessed as in pretraining."""
 
     where: Where = Field(default_factory=dict)
     """Rows of the table to embed, by column: a value, a list of values, or ``{not: values}``."""
@@ -52,7 +52,11 @@ class EmbeddingSettings(Settings):
     """Device. ``auto`` uses a GPU if there is one."""
 
     def reading(self) -> Json:
-        """Return precision, layer and read-out, for the description of an embeddings table."""
+        """Return the settings that change features, as a dictionary for the embeddings table.
+
+        The keys are ``precision`` and ``layer``, and ``read_out`` if it is set: the blocks of the
+        network whose feature maps become features, and the grid over which the maps are averaged.
+        """
         keys: Json = {"precision": self.precision, "layer": self.layer}
         if self.read_out is not None:
             keys["read_out"] = self.read_out.model_dump(mode="json")

@@ -58,7 +58,8 @@ class FinishedBatches:
     def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
         """Store the features of the batch `name` on disk, unless any feature is not finite.
 
-        A batch with such a feature is computed again when the call continues.
+        A batch with such a feature is computed again when the user repeats an interrupted call of
+        `embed`.
         """
         if np.isfinite(features).all():
             with (
@@ -68,7 +69,11 @@ class FinishedBatches:
                 np.save(stream, features, allow_pickle=False)
 
     def remove(self) -> None:
-        """Remove all stored features of the table's batches, also of calls with other settings."""
+        """Remove all features of finished batches that are stored next to the table `target`.
+
+        Removed are also the features that calls of `embed` with other settings or weights have
+        stored for a table of this name.
+        """
         for folder in self.target.parent.glob(f".{glob.escape(self.target.name)}.*.partial"):
             if folder.is_file():  # of an earlier version
                 folder.unlink()
@@ -138,7 +143,10 @@ def extract_features(
 def _batches_to_do(
     features: npt.NDArray[np.float32], size: int, finished: FinishedBatches | None
 ) -> list[range]:
-    """Return the rows of each batch of `size` to compute; fill `features` from batches on disk."""
+    """Return the rows of each batch still to compute; fill `features` with finished batches.
+
+    A batch has `size` rows of `features`. Features of finished batches are read from `finished`.
+    """
     batches = []
     for start in range(0, len(features), size):
         rows = range(start, min(start + size, len(features)))

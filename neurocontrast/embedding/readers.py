@@ -37,9 +37,10 @@ Network = Encoder | ContrastiveModel | SeveralEncoders
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
-    """Load a run's network up to the layer and read-out in the settings, and ``encoder.json``.
+    """Load a run's network up to the layer that `settings` choose, and ``encoder.json``.
 
-    The network is an `Encoder`, or for the layer ``head`` a model with projection head.
+    The network is an `Encoder`, or for the layer ``head`` a model with projection head. With
+    ``read_out`` in the settings, features are read from other blocks or over another grid.
     """
     network: Encoder | ContrastiveModel
     if settings.layer == "encoder":
@@ -61,7 +62,7 @@ def load_network(
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Network of a run, or several encoders of a run whose samples have the same preprocessing."""
+    """Network of a run, or several networks of a run that read the same preprocessed samples."""
 
     folder: Path
     """Folder of the network's ``encoder.json``."""
@@ -73,12 +74,13 @@ class Reader:
 def load_readers(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[list[Reader], EncoderDescription]:
-    """Load the networks of a run, in the order of features, and the description of the run.
+    """Load the networks of a run, grouped by preprocessing, and the description of the run.
 
-    A run of one encoder has one reader and is described by ``encoder.json``. Successive members of
-    a run of several encoders share a reader if their samples have the same preprocessing. Members
-    with different preprocessing, or with measures standardised by different training people, have a
-    reader each.
+    A `Reader` is one network, or several that read the same preprocessed samples. A run of one
+    encoder has one, and is described by ``encoder.json``. Successive encoders (members) of a run of
+    several are in one group if their samples have the same preprocessing; encoders whose measures
+    are standardised by different training people are not. Groups are in the order of the columns of
+    features.
     """
     readers = list[Reader]()
     contracts = []
@@ -92,9 +94,11 @@ def load_readers(
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:
-    """Return readers, one for all successive encoders whose samples have the same preprocessing.
+    """Return one `Reader` for all successive encoders whose samples have the same preprocessing.
 
-    `readers` are those of a run's encoders, one each, in the order of features.
+    `readers` has one for each encoder of a run, with one network, in the order in which the
+    encoders' features are joined. A returned `Reader` has the network of one encoder, or a network
+    that joins the features of several. The order is kept.
     """
     shared = []
     for _, alike in groupby(readers, key=_preparation):
@@ -114,7 +118,7 @@ def _preparation(reader: Reader) -> str:
 class Reading(Generic[OneSource]):
     """Network, with the preprocessed samples of a table that the network reads.
 
-    `cohort` is the table, and `source` gives its preprocessed samples.
+    `cohort` lists the samples of the table, and `source` reads and preprocesses them.
     """
 
     network: Network
@@ -159,7 +163,8 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
     """Return the metadata of the embedded scans, with all columns that a run's encoders read.
 
-    The table has a row for each scan; `readings` has the table for each encoder.
+    The table has a row for each scan. `readings` has the listed scans for each encoder, or for each
+    group of encoders with equal preprocessing.
     """
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)
@@ -175,9 +180,10 @@ def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
 
 
 def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
-    """Return the warnings about samples, over all encoders of a run; repeated warnings once.
+    """Return the warnings that came up when samples were listed, each warning once.
 
-    `readings` has for each encoder, or encoders of one preprocessing, the table of samples.
+    `readings` has the listed samples for each encoder of a run, or for each group of encoders with
+    equal preprocessing.
     """
     warnings = list[str]()
     for reading in readings:
@@ -186,7 +192,11 @@ def warnings_of(readings: Sequence[Reading[Any]]) -> list[str]:
 
 
 def contents_of(readings: Sequence[Reading[Any]], progress: Progress) -> list[str]:
-    """Return one digest for each sample, of the content of all files that a run's encoders read."""
+    """Return for each sample one digest of the content of all files that a run's encoders read.
+
+    `readings` has the listed samples for each encoder, or for each group of encoders with equal
+    preprocessing.
+    """
     contents = []
     for reading in readings:
         contents.append(reading.source.contents(reading.cohort, progress))

@@ -197,9 +197,12 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return np.concatenate(features, axis=1)
 
     def _prepare(self, reader: Reader, X: Any, stack: ExitStack) -> Reading[Brains]:
-        """Preprocess the scans `X` for a reader's networks, and return both as a `Reading`.
+        """Preprocess the scans `X` for the networks in `reader`; return a `Reading` of the scans.
 
-        Images given in memory are kept in a temporary folder, which is removed when `stack` closes.
+        `reader` has one network of the run, or several that read the same preprocessed samples. The
+        `Reading` has the networks, the list of the scans, and the object that gives the
+        preprocessed scans. Images given in memory are kept in a temporary folder, which is removed
+        when `stack` closes.
         """
         source = self._source(reader)
         folder = tempfile.TemporaryDirectory(prefix="neurocontrast-scans-")
@@ -215,8 +218,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     def _look_for_people(self, X: Any, contents: Sequence[str]) -> None:
         """Warn about people in `X` on whom the encoder was pretrained, or refuse such people.
 
-        People are compared by name, and by `contents`, digests of their scans. Also warn if the
-        comparison is impossible for some people.
+        The parameter `overlap` of the embedder decides: "error" raises a LeakageError, "warn"
+        warns. People are compared by name, and by `contents`, digests of their scans. Also warn if
+        the comparison is impossible for some people.
         """
         provenance = read_public_provenance(folder_of(self.run))
         unit, subjects = _subjects_of(X, len(contents))
@@ -240,9 +244,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             )
 
     def _source(self, reader: Reader) -> Brains:
-        """Return the source that preprocesses scans or measures for a reader's network.
+        """Return the object that reads and preprocesses samples for the networks in `reader`.
 
-        Networks of other samples, such as natural images, are refused.
+        Samples are scans or regional measures; networks of other samples, such as natural images,
+        are refused. `reader` has one network of the run, or several that read the same preprocessed
+        samples.
         """
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         n_workers = joblib.effective_n_jobs(self.n_jobs)

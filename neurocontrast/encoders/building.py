@@ -206,7 +206,11 @@ class _EncoderPair(nn.Module):
         return torch.cat(rows)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """List weights of both encoders that get no gradient; see `Encoder.unread_parameters`."""
+        """List the weights, as tensors, of each encoder that get no gradient, in one list.
+
+        The weights of the first encoder come first. They belong to layers behind the last block
+        from which the encoder's features are read.
+        """
         parameters: list[nn.Parameter] = []
         for encoder in self.encoders:
             parameters += cast(Encoder, encoder).unread_parameters()

@@ -246,7 +246,7 @@ class Encoder(nn.Module):
         return torch.cat(means, dim=1)
 
     def unread_parameters(self) -> list[nn.Parameter]:
-        """List the weights of layers behind the last block that `read_out` names.
+        """List the weights, as tensors, of layers behind the last block that `read_out` names.
 
         These weights do not change the features, and get no gradient. The list is empty if
         `read_out` names no blocks.
@@ -293,9 +293,11 @@ class Encoder(nn.Module):
         return len(self.beside.components)
 
     def without_beside(self) -> Encoder:
-        """Remove the linear components appended to the features; return the encoder itself.
+        """Remove the linear components of the samples, appended after training, from the features.
 
-        Training goes on with the network's features alone.
+        Such components are, for example, principal components of voxels. The encoder is changed in
+        place and returned. Its features are then those of the network alone, which can be trained
+        further.
         """
         self.beside = None
         return self

@@ -135,7 +135,7 @@ def members_of(run: Path) -> tuple[Path, ...]:
 
 
 def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
-    """Assign each encoder the number of its kind, from 0 in the order of first encoders.
+    """Return the number of the kind of each encoder; kinds are numbered from 0 as they first occur.
 
     Encoders of one kind differ only by seed, training people, and values learned from these people.
     """
@@ -150,9 +150,9 @@ def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
 
 
 def _kind_of(contract: EncoderContract) -> Json:
-    """Return keys of ``encoder.json`` that are equal in two encoders if both are of one kind.
+    """Return the keys of ``encoder.json`` that are equal in two encoders if both are of one kind.
 
-    Seed, training people and values learned from these people are left out.
+    Encoders of one kind differ only by seed, training people, and values learned from these people.
     """
     content = contract.content()
     kind: Json = {}
@@ -202,8 +202,9 @@ def join_digests(digests: Iterable[str]) -> str:
 def join_starts(starts: Sequence[Start]) -> Start:
     """Combine the entries ``init`` of a run's encoders, on their initial weights, into one entry.
 
-    Equal entries stay as they are. The joint entry has one digest, and names the run without
-    members.
+    If all entries are equal, the first is returned. If not, the joint entry has the keys with equal
+    values, one digest over the digests of all weights, and as name the name of the run of the
+    initial weights, without the part ``/members/NUMBER`` that names one encoder of that run.
     """
     contents = list(map(Start.content, starts))
     shared = shared_content(contents)
@@ -243,7 +244,7 @@ class SeveralEncoders(nn.Module):
                 self.inference_layout = network.inference_layout
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """Return the features (n, n_features) of samples, network after network in order."""
+        """Return the features (n, n_features) of samples: columns of all networks, in order."""
         features = []
         for network in self.networks:
             features.append(network(samples))
@@ -257,7 +258,7 @@ def describe_members(
     *,
     joined: Sequence[JoinedMember] | None = None,
 ) -> RunDescription:
-    """Describe a run of several encoders: keys of ``encoder.json`` that are equal for all encoders.
+    """Return the description of a run of several encoders: equal keys of their ``encoder.json``.
 
     The key ``members`` lists each encoder ("member") with its weights, seed and feature columns.
 
@@ -331,7 +332,10 @@ def _columns_of_any(contracts: Sequence[EncoderContract]) -> list[str]:
 def describe_run(
     run: Path, contracts: Sequence[EncoderContract], sizes: Sequence[int]
 ) -> EncoderDescription:
-    """Describe a run's encoder by ``encoder.json``, or all members if the run has several.
+    """Return the content of a run's ``encoder.json``, or a joint description of several encoders.
+
+    A joint description has the keys of ``encoder.json`` that are equal for all encoders, and lists
+    the encoders (members) with weights, seed and feature columns. No file is written.
 
     Parameters
     ----------
@@ -351,10 +355,12 @@ def describe_run(
 def _describe_kinds(
     contracts: Sequence[EncoderContract], sizes: Sequence[int], joined: Sequence[JoinedMember]
 ) -> list[Json]:
-    """Describe each kind of encoder in a run of joined runs, for the run's description.
+    """Return a description of each kind of encoder in a run that was joined from several runs.
 
-    An entry has preprocessing, network, loss and number of members, among others. `sizes` are the
-    numbers of features of the encoders, and `joined` their origins.
+    Encoders of one kind differ only by seed, training people, and values learned from these people.
+    A description has the kind's preprocessing, network and loss, its number of encoders and of
+    features, and the names of the runs that they come from. `contracts`, `sizes` (numbers of
+    features) and `joined` (origins) have an entry for each encoder.
     """
     of_kinds = dict[int, list[int]]()
     for member, number in enumerate(number_kinds(contracts)):

@@ -141,9 +141,10 @@ def _resnet_of_volumes(settings: EncoderSettings, n_channels: int) -> FeatureMap
 def _layers_of_resnet(
     settings: EncoderSettings, *, n_channels: int, stem: str
 ) -> OrderedDict[str, nn.Module]:
-    """Return the layers of the ResNet that the settings name, by MONAI's name of each layer.
+    """Return the layers of the ResNet that the settings name: MONAI's name of each layer → module.
 
-    The last layer gives the last feature maps. `stem` is a key of `_STEMS`.
+    The layers are in order, and the last gives the last feature maps. `stem` is a key of `_STEMS`,
+    by which size and stride of the first convolution are chosen, and whether max-pooling follows.
     """
     from monai.networks.nets.resnet import ResNet  # takes seconds
 

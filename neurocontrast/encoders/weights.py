@@ -120,7 +120,8 @@ def _save_half(
 ) -> None:
     """Write the encoder of `half` into a folder, and its projection head if `with_head` is True.
 
-    `half` is one model of a pair, or the only one. `contract` are further keys of ``encoder.json``.
+    `half` is one of the two models of a pair, or the only model. `contract` are further keys of
+    ``encoder.json``.
     """
     head = None
     if with_head:

@@ -95,7 +95,10 @@ class Processes:
         return self.rank == 0
 
     def share(self, rows: Sequence[_Row]) -> list[_Row]:
-        """Return this process's contiguous part of a batch; parts differ by at most one row."""
+        """Return this process's contiguous part of a batch; parts differ by at most one row.
+
+        `rows` is the whole batch.
+        """
         first = len(rows) * self.rank // self.size
         last = len(rows) * (self.rank + 1) // self.size
         return list(rows[first:last])
@@ -104,7 +107,10 @@ class Processes:
     def divided(
         self, batches: Sequence[Sequence[int]], *, whole: bool = False
     ) -> Iterator[list[list[int]]]:
-        """Provide this process's rows of every batch, for losses over all processes.
+        """Yield a list with this process's rows of each batch, for losses over all processes.
+
+        Until the context ends, functions that compute losses join the batches of all processes. If
+        every process gets whole batches, they use the batch of this process alone.
 
         Parameters
         ----------

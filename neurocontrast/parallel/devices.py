@@ -109,8 +109,9 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
     """Detect which launcher started this process, and the number of this process.
 
     `srun` is recognised by the variables of a SLURM step, because a batch script without `srun` is
-    a single process. Processes that Lightning Fabric starts for a command are recognised by the
-    command's process ID in the variable `COMMAND`.
+    a single process. If the command line (``neurocontrast``) has Lightning Fabric start further
+    processes, they are recognised by an environment variable, named by the constant `COMMAND`, that
+    holds the process ID of the first process.
 
     Parameters
     ----------

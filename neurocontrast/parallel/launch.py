@@ -69,10 +69,11 @@ class Engine:
 
 @contextmanager
 def joined(hardware: Hardware) -> Iterator[Engine]:
-    """Provide an `Engine` with the processes of a training, and disconnect when the context ends.
+    """Start or connect the processes of a training, yield an `Engine`, and disconnect at the end.
 
-    The processes are started or connected. Only one process shows an error: the other processes
-    raise `OtherProcessEnded`, also if their connection was lost.
+    An `Engine` has Lightning Fabric, which runs the network on its device, and the processes. Only
+    one process shows an error: the other processes raise `OtherProcessEnded`, also if their
+    connection was lost.
     """
     engine = launch(hardware)
     processes = engine.processes
@@ -92,9 +93,11 @@ def joined(hardware: Hardware) -> Iterator[Engine]:
 
 
 def launch(hardware: Hardware) -> Engine:
-    """Start or connect the processes of a training, as `joined` does, and return an `Engine`.
+    """Start or connect the processes of a training, and return an `Engine` with their connection.
 
-    The processes stay connected.
+    An `Engine` has Lightning Fabric, which runs the network on its device, and the processes. The
+    processes stay connected until they end; `joined` calls this function, and disconnects them when
+    its context ends.
     """
     process = launched()
     accelerator = usable_accelerator(
@@ -150,7 +153,8 @@ def _launch_fabric(
 ) -> Engine:
     """Launch Lightning Fabric, and connect the processes of a training if there are several.
 
-    Return both as an `Engine`. `process` says which launcher started this process.
+    Returned is an `Engine`, with Fabric and the connection of the processes. `process` says which
+    launcher started this process.
     """
     is_one = hardware.n_processes == 1
     strategy: str | DDPStrategy = "auto"
@@ -172,9 +176,10 @@ def _launch_fabric(
 
 
 def _averaging_gradients() -> DDPStrategy:
-    """Return PyTorch's DDP without synchronising buffers.
+    """Return the strategy (PyTorch's DDP) by which Fabric averages gradients over processes.
 
-    Buffers are equal in all processes, or differ on purpose, as batch statistics of each process.
+    Buffers are not synchronised: they are equal in all processes, or differ on purpose, as batch
+    statistics of each process.
     """
     # PyTorch has renamed the option since 2.6.
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters:

@@ -34,7 +34,7 @@ class RunComponents:
 
     cohort: Cohort
     source: Source
-    """Source that reads the samples of the run.
+    """Object that reads and preprocesses the samples of the run.
 
     Before training, `with_source` replaces this source by one whose preprocessing is fitted to the
     training scans.
@@ -57,8 +57,8 @@ class RunComponents:
     def with_source(self, source: Source) -> RunComponents:
         """Return a copy with another source of samples, such as one with fitted preprocessing.
 
-        Preprocessing that is done by the network, such as standardised colours, is put into the
-        encoders.
+        A source reads and preprocesses the samples of the run. Preprocessing that is done by the
+        network, such as standardised colours, is put into the encoders.
         """
         for half, of_half in zip(self.model.halves, source.halves, strict=True):
             of_half.set_up(half.encoder)
@@ -71,10 +71,10 @@ class RunComponents:
         return _subjects_of(self.cohort, self.data.training_rows)
 
     def facts(self) -> Json:
-        """Return keys of ``provenance.json`` that describe the data and preprocessing of the run.
+        """Return entries of ``provenance.json``: numbers of scans, categories, and preprocessing.
 
-        They are the numbers of scans, categories of columns, preprocessing, and revision of random
-        views.
+        The result also has ``views_revision``, a number for the package's code that draws random
+        views: versions of the package with unlike numbers draw unlike views from the same seed.
         """
         facts: Json = {
             "n_training_scans": len(self.data.training_rows),
@@ -88,7 +88,11 @@ class RunComponents:
         return facts
 
     def columns_of_no_effect(self) -> Iterator[str]:
-        """Yield a warning for each column of the loss that is constant, or empty, in training."""
+        """Yield a warning for each column of the loss with less than two values in training scans.
+
+        Such a column cannot shape the features. Nothing is yielded for a linear encoder, which has
+        no loss.
+        """
         if self.objective is None:
             return
         in_training = select_rows(self.data.metadata, self.data.training_rows)
@@ -107,9 +111,10 @@ def build_components(
 ) -> RunComponents:
     """Build data, network and loss of a run from its configuration and its table.
 
-    No image is read, unless transforms that the user passed from Python read one. `source` holds
-    such transforms; None builds the source from the configuration. A run that `is_new` starts from
-    the weights of ``training.init``; a continued run restores the weights in its folder later.
+    `source` is the object that reads and preprocesses the samples, with transforms that the user
+    passed from Python; None builds one from the configuration. No image is read, unless such
+    transforms read one. A run that `is_new` starts from the weights of ``training.init``; a
+    continued run restores the weights in its folder later.
     """
     if source is None:
         source = source_of(settings.data, second=settings.second)

@@ -1,4 +1,4 @@
-"""Describe each encoder of a run for ``encoder.json``, before weights are written."""
+"""Build the content of ``encoder.json`` for each encoder of a run, before weights are written."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -17,8 +17,10 @@ from neurocontrast.training.components import LINEAR_OBJECTIVES
 def contracts_of(
     settings: Config, components: RunComponents, folder: Path, fitted: Mapping[str, object]
 ) -> list[EncoderDescription]:
-    """Describe each encoder of a run for ``encoder.json``, before weights are written.
+    """Return the content of ``encoder.json`` for each encoder of a run, without digests of weights.
 
+    No file is written: `save_model` adds the digests, and writes the weights and ``encoder.json``.
+    `folder` is the run's folder; the digest of its ``provenance.json`` is part of each description.
     `fitted` are facts about the components of a linear encoder, which are added to the description
     of the first encoder.
     """

@@ -39,9 +39,9 @@ from neurocontrast.weights import load, names
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """One network of a run with its linear score, and the scans for which the score is explained.
+    """Network of a run with its linear score, and the scans for which the score is explained.
 
-    `explain` makes one for each member of a run.
+    A run has one network or several, called members; `explain` makes one `Look` for each.
     """
 
     score: LinearScore
@@ -50,17 +50,22 @@ class Look:
 
 
 def _digest_of_run(run: Path) -> str | None:
-    """Return the digest of a run's weights, or of its members', as tables of embeddings record."""
+    """Return the digest of a run's weights as text; for several encoders, one joint digest.
+
+    Tables of embeddings record the same digest. The result is None if not all encoders are trained.
+    """
     if has_members(run):
         return digest_of_members(read_record(run))
     return digest_of_weights(run)
 
 
 def find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Return the folder of the run, or installed weights, whose digest the `probe` records.
+    """Return the folder of the run, or of installed weights, with the digest that `probe` records.
 
-    Runs in folders around `evaluation` are looked at first. If no run has the digest, the error
-    asks for one.
+    The digest is of the weights that made the features to which the probe was fitted. Runs are
+    looked for in the two folders above `evaluation` and in the working directory, and up to two
+    levels below each; then among installed weights. If nothing has the digest, a ConfigError asks
+    the user for the path of the run.
     """
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
@@ -89,7 +94,7 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
 def settings_as_embedded(
     data: AnyDataSettings, evaluation: Path, contract: EncoderContract
 ) -> AnyDataSettings:
-    """Return section ``data`` with the share of measures that evaluated people may lack.
+    """Return section ``data``, with the share of measures that people may lack as in `evaluation`.
 
     The share (``max_missing``) is read from the record of `evaluation`. A share that the user
     states in the section is kept. Evaluations of earlier versions record no share, which leaves the
@@ -111,7 +116,8 @@ def leave_out_evaluated(
 ) -> pd.DataFrame:
     """Return the rows of `evaluated` whose scans every network can read (``data.skip_unreadable``).
 
-    Without the setting all rows are returned. `listed` are the scans of the table of scans, as the
+    Without the setting all rows are returned. `sources` has for each network of a run the object
+    that reads and preprocesses its scans. `listed` are the scans of the table of scans, as the
     first network reads them.
     """
     if not sources[0].skips:
@@ -134,10 +140,12 @@ def find_cohort(
     source: Brains,
     images_root: str | os.PathLike[str] | None,
 ) -> Cohort:
-    """Find the table of scans that were embedded for an evaluation, by recorded name and digest.
+    """Find the table of scans that were embedded for an evaluation, and return all its scans.
 
-    Folders around `evaluation` are searched. The result is the whole table, which must hold all
-    scans in `evaluated`; if there is no such table, the error asks for one.
+    A file is the table if it has the file name that `evaluation` records, holds all scans in
+    `evaluated`, and has the recorded digest. Searched are the two folders above `evaluation` and
+    the working directory, and up to two levels below each. If there is no such table, a ConfigError
+    asks the user for its path.
     """
     origin = read_evaluation(evaluation).embeddings
     name = origin.cohort_source or "participants.tsv"
@@ -164,10 +172,12 @@ def find_cohort(
 
 
 def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str, str]] | None:
-    """Return participant and session of all embedded scans; None if the table is not found.
+    """Return participant and session of all scans in the table of embeddings that was evaluated.
 
-    The table of embeddings is looked for in folders around the evaluation, which may have selected
-    some of the scans.
+    The result is a set of pairs, or None if the table is not found. The evaluation itself has fewer
+    scans if its settings select rows. The table is found by the file name and digest in `origin`,
+    in the two folders above `evaluation` and in the working directory, and up to two levels below
+    each.
     """
     if origin.file is None:
         return None
@@ -242,10 +252,12 @@ def choose_for_each(
     probe: FittedProbe,
     settings: ExplanationSettings,
 ) -> tuple[list[Cohort], list[str]]:
-    """Choose the scans to explain, the same for each network; return cohorts and true labels.
+    """Choose the scans to explain, the same for all networks of a run; return scans and labels.
 
-    The result has a cohort for each network of `sources`. `listed` are all scans of the table of
-    scans, as the source of the first network reads them.
+    `sources` has for each network the object that reads and preprocesses its scans. The result has
+    a cohort for each network, the chosen scans as its source reads them, and the true label of each
+    chosen scan as text. `listed` are all scans of the table of scans, as the first network reads
+    them. A ConfigError refuses networks of which some read scans, others regional measures.
     """
     if len(set(map(type, sources))) > 1:
         raise ConfigError(
@@ -278,10 +290,11 @@ class ScoreMeaning:
 def readout_of(
     probe: FittedProbe, positive: str | None
 ) -> tuple[list[tuple[npt.NDArray[np.float64], float]], ScoreMeaning]:
-    """Return the explained score of a probe as weights of raw features, and an intercept.
+    """Return the score of a probe to explain: for each network, weights of features and intercept.
 
-    Raw features are not standardised. Each member of a run has a pair of weights and intercept. The
-    second value is the meaning of the score.
+    A run has one network or several, called members. The weights are for features that are not
+    standardised. The second value describes the score in words. A probe of joined features of
+    several runs is refused.
     """
     if is_joined(probe.blocks):
         encoders = one_of(map(attrgetter("name"), probe.blocks))
@@ -309,7 +322,12 @@ def readout_of(
 def _contrast(
     probe: FittedProbe, positive: str | None
 ) -> tuple[npt.NDArray[np.float64], ScoreMeaning]:
-    """Return the weight of each probe output in the explained score, and the score's meaning."""
+    """Return the weight of each output of a probe in the score to explain, and the score in words.
+
+    The score is the predicted value of a continuous target, or the log-odds of the positive class
+    of two classes. With more classes, the score is the decision value of the class `positive`, less
+    the mean of the decision values of all others. A ConfigError refuses any other `positive`.
+    """
     if probe.kind == "continuous":
         _check_positive(positive, None, "left out: the target is a number")
         return np.ones(1), ScoreMeaning("predicted value")
@@ -343,9 +361,10 @@ def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -
 def check_encoder(
     probe: FittedProbe, described: EncoderDescription, run: Path, progress: Progress
 ) -> None:
-    """Refuse a run that did not make the evaluated features.
+    """Refuse a run whose encoder did not compute the features on which a probe was fitted.
 
-    Warn if the evaluation's probe does not record the encoder that made the features.
+    `described` is the description of the run, `run` its folder. Warn if the probe does not record
+    the encoder of its features.
     """
     n_features = described.n_features or 0
     check_probe_members(probe, described, parameter=f"{run}")

@@ -51,9 +51,9 @@ _NOT_STORED = "every fold has a network of its own, and none is fitted on all sc
 
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
-    """Network of a run, or of a member, that is fine-tuned in every fold, with its scans and seed.
+    """Network of a run, or one of several (members), to be fine-tuned in every fold with a seed.
 
-    `plan_folds` makes one for each network.
+    `plan_folds` makes one for each network, with its scans.
     """
 
     encoder: Encoder
@@ -75,13 +75,16 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class FoldsPlan:
-    """Networks and folds of a fine-tuning, as `plan_folds` plans them before an image is read."""
+    """Networks and folds of a fine-tuning, as `plan_folds` plans them before an image is read.
+
+    A run has one network or several, called members.
+    """
 
     settings: Config
     networks: tuple[TrainedNetwork, ...]
-    """The network of the run, or the networks of its members, whose predictions are averaged."""
+    """The network of the run, or its several networks (members), whose predictions are averaged."""
     contract: EncoderDescription
-    """Content of the run's ``encoder.json``; for a run of members, a description of all members."""
+    """Content of the run's ``encoder.json``; for several networks, their joint description."""
     plan: Plan
     info: EmbeddingsInfo
     from_scratch: bool
@@ -97,7 +100,11 @@ class FoldsPlan:
 
     @property
     def augment(self) -> object:
-        """Settings of random views, a list if members differ; None if scans are shown unchanged."""
+        """Settings of random views for training; None if scans are shown without random changes.
+
+        The settings are a list with an entry for each network of the run if the networks differ in
+        them.
+        """
         if not self.settings.finetune.augment:
             return None
         sections = []
@@ -256,7 +263,11 @@ def _without_components(network: RunNetwork) -> None:
 
 
 def _views_of(settings: Config, network: RunNetwork) -> Any:
-    """Return section ``augment`` that the user set, or else that of the pretrained `network`."""
+    """Return the settings of random views (section ``augment``) to fine-tune a network with.
+
+    They are set by the user, or else those of the pretrained `network`; without either, the
+    defaults.
+    """
     of_run = network.contract.augment
     if "augment" in settings.model_fields_set or of_run is None:
         return settings.augment

@@ -135,7 +135,10 @@ def _name_cohort(cohort: RunCohort) -> str:
 
 
 def check_same_number(folder: Path, settings: Config) -> None:
-    """Refuse to continue a run whose number of members (``training.members``) has changed."""
+    """Refuse to continue a run whose number of encoders (``training.members``) has changed.
+
+    A run without ``members.json`` has one encoder.
+    """
     if not (folder / "config.yaml").is_file():
         return
     n_now = settings.training.members
@@ -148,7 +151,7 @@ def check_same_number(folder: Path, settings: Config) -> None:
 
 
 def text_of_changes(folder: Path, changes: Sequence[str]) -> str:
-    """Explain that a run cannot continue: one line for each change, and the remedy."""
+    """Return the text of an error: why a run cannot continue, one line a change, and a remedy."""
     lines = "\n".join(map("  {}".format, changes))
     return (
         f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"

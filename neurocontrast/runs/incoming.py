@@ -67,9 +67,10 @@ class EmbeddedScans:
         return np.array([error is None for error in self.errors], dtype=bool)
 
     def notes(self, index: pd.Index) -> pd.DataFrame:
-        """Return columns ``warnings`` and ``error`` for a table of predictions of the scans.
+        """Return a table of warnings and errors to join to a table of predictions of the scans.
 
-        `index` is the index of the table, which has a row for each scan.
+        The columns are ``warnings`` and ``error``. The table has a row for each scan; its index is
+        `index`.
         """
         return pd.DataFrame({"warnings": self.warnings, "error": self.errors}, index=index)
 
@@ -223,9 +224,11 @@ class IncomingScans:
 
 
 def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
-    """List the scans of a table of predictions that could not be embedded, with their errors.
+    """Return the scans that could not be embedded, with their errors, as `predict` records them.
 
-    `source` is the name of the table or folder of the scans.
+    `table` holds the predictions; its column ``error`` has a text for each such scan. `source` is
+    the name of the table or folder of the scans. The result is section ``scans`` of the JSON file
+    beside the predictions.
     """
     columns = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
     failed = list(map(FailedScan.model_validate, columns.to_dict("records")))
@@ -248,9 +251,9 @@ class LoadedRun:
         run: Path,
         config: AnyConfig | None,
     ) -> Self:
-        """Load the networks of a run, to be read out at the layer and precision of ``embedding``.
+        """Load the networks of a run, to compute features at the layer and precision in `config`.
 
-        `config` is the configuration with that section; None means the defaults.
+        Layer and precision are in its section ``embedding``; None as `config` means the defaults.
         """
         settings = as_config({} if config is None else config)
         readers, described = load_readers(run, settings.embedding)
@@ -262,7 +265,11 @@ class LoadedRun:
         )
 
     def check_probe(self, probe: FittedProbe) -> None:
-        """Refuse a probe that was fitted on features of encoders other than this run's."""
+        """Refuse a probe that was fitted on features of encoders other than this run's encoders.
+
+        A probe is a linear model that predicts a target from features. One that was fitted on
+        joined features of several runs is refused too.
+        """
         if is_joined(probe.blocks):
             raise ConfigError(
                 "run: the probe was fitted on joined features of "
@@ -276,7 +283,7 @@ class LoadedRun:
     def list_scans(
         self, scans: AnyTable, *, images_root: str | os.PathLike[str] | None = None
     ) -> IncomingScans:
-        """List scans, or people with measures, as each network reads them.
+        """List the scans to predict, or people with measures, for each network of the run.
 
         People whose measures cannot be read are listed too, and have an error when they are
         embedded.
@@ -299,10 +306,10 @@ class LoadedRun:
     def _cohort_of(
         self, source: Brains, scans: AnyTable, images_root: str | os.PathLike[str] | None
     ) -> Cohort:
-        """Return the scans of a table, a folder or a file, as the network with `source` reads them.
+        """List the scans of a table, a folder or a file for one network of the run.
 
-        Only rows that ``embedding.where`` selects are returned; if there are none, `DataError` is
-        raised.
+        `source` is the object that reads and preprocesses the network's scans. Only rows that
+        ``embedding.where`` selects are returned; if there are none, `DataError` is raised.
         """
         path = place_of(scans)
         cohort = source.unlisted(scans, images_root=images_root)  # people with measures
@@ -330,9 +337,10 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: AnyConfig | None,
 ) -> IncomingScans:
-    """List the scans of `predict`, and load the networks of a run to embed them.
+    """List the scans to predict, and load the networks of a run that compute their features.
 
-    A probe that was fitted on features of another encoder is refused.
+    `fitted` is the probe that predicts from the features; one that was fitted on features of
+    another encoder is refused.
     """
     loaded = LoadedRun.load(run, config)
     loaded.check_probe(fitted)

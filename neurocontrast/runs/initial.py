@@ -36,12 +36,16 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Record, made by `start_from`, of the weights that a run starts from, and their people."""
+    """Description of weights that a run starts from, and of the people on whom they were trained.
+
+    `start_from` makes one for ``training.init``. People are recorded by digests of their
+    identifiers and scans.
+    """
 
     start: Start
     """Section ``init`` of ``provenance.json`` and ``encoder.json``, which describes the weights."""
     people: KnownPeople = field(default_factory=KnownPeople)
-    """People in the pretraining of the weights; nobody where no record names them."""
+    """Digests of the people in the pretraining of the weights; empty where no record names them."""
     contract: EncoderContract | None = None
     """``encoder.json`` next to the weights."""
 
@@ -79,7 +83,7 @@ def _preparation(samples: Samples) -> Json:
 
 
 def _differences(before: Samples, now: Samples) -> list[str]:
-    """List, as text, the preprocessing settings that differ between earlier weights and a new run.
+    """Return as texts the preprocessing settings that differ between earlier weights and a new run.
 
     `before` describes the samples of the earlier weights, `now` the samples of the new run. Values
     that every run learns from its own training people are not compared.
@@ -96,11 +100,11 @@ def _differences(before: Samples, now: Samples) -> list[str]:
 
 
 def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
-    """Return the folder of the weights from which member `number` of a run starts.
+    """Return the folder of the weights from which encoder `number` of a run starts.
 
-    `path` is ``training.init``. If `path` is a run of members, member k starts from member k of
-    that run, and both runs must have the same number of members. If `path` has one encoder, all
-    members start from that encoder.
+    `path` is ``training.init``. If `path` is a run of several encoders (members), encoder k starts
+    from encoder k of that run, and both runs must have the same number of encoders, `n_members`. If
+    `path` has one encoder, all start from that encoder.
     """
     folder = path.parent if path.name in (CONTRACT, WEIGHTS, MEMBERS) else path
     if not has_members(folder):
@@ -117,7 +121,7 @@ def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a run's folder; for the folder of a member, ``RUN/members/0``."""
+    """Return the name of a run's folder; ``RUN/members/0`` for one of several encoders of a run."""
     resolved = folder.resolve()
     run = resolved.parent.parent
     if has_members(run):
@@ -128,18 +132,19 @@ def _name_of(folder: Path) -> str:
 def start_from(
     model: ContrastiveModel, path: Path, *, measures: tuple[str, ...] = ()
 ) -> InitialWeights:
-    """Give a model the weights of a run, or of a folder with ``encoder.json``.
+    """Give a model the weights of an earlier run, or of a folder with ``encoder.json``.
 
     If the weights are of one channel and the model has several, the first convolution is divided
     among the channels; in the opposite case it is summed over the channels. A scan with equal
     channels then gives the same features as before.
 
-    For regional measures, the columns of the first layer are put in the order of `measures`.
-    Columns of measures that this run lacks are left out; weights without a column for one of
-    `measures` are refused.
+    For regional measures, the columns of the first layer are put in the order of `measures`, the
+    measures that the model reads. Columns of other measures are left out; weights without a column
+    for one of `measures` are refused.
 
     The projection head is taken over if its layers are the same; if not, the model keeps its new
-    head. Weights that do not fit are refused with a list of all differences.
+    head. Weights that do not fit are refused with a list of all differences. Returned is a
+    description of the weights, for the records of the new run.
     """
     folder = initial_of_member(path, 0, n_members=1)
     if not (folder / CONTRACT).is_file():
@@ -178,7 +183,7 @@ def start_from(
 
 
 def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
-    """List, as text, the network settings that differ between earlier weights and an encoder."""
+    """Return as texts the network settings that differ between earlier weights and an encoder."""
     problems = []
     for key in _OF_THE_NETWORK:
         before = getattr(earlier.settings, key)
@@ -189,10 +194,10 @@ def _unlike_settings(earlier: Encoder, encoder: Encoder) -> list[str]:
 
 
 def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderContract) -> bool:
-    """Load the projection head of earlier weights into a model; return False if layers differ.
+    """Load the projection head of earlier weights into a model; tell whether a head was loaded.
 
-    `folder` holds the earlier weights. Without a head there, or in the model, False is returned
-    too.
+    `folder` holds the earlier weights. The model keeps its new head if the layers differ, or if the
+    folder or the model has no head.
     """
     if contract.head is None or not len(model.head.state_dict()):
         return False
@@ -217,7 +222,11 @@ def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:
-    """Load initial weights stored in a run into `model`; resuming needs no ``training.init``."""
+    """Load the initial weights that a run keeps in its own folder into `model`.
+
+    `folder` is the folder of the run. A new run with ``training.init`` copies the weights there
+    (`InitialWeights.keep`), so that resuming the run does not need the earlier weights.
+    """
     kept, _ = load_model(folder / INITIAL)
     model.load_state_dict(kept.state_dict())
 

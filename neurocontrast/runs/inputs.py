@@ -32,9 +32,10 @@ class Inputs:
     """Random transforms that make the two views of a scan; None for section ``augment``."""
 
     def source(self, settings: Config) -> Source:
-        """Return the source that reads the samples of a run, with the user's table and transforms.
+        """Return the object that reads and preprocesses the samples of a run (its source).
 
-        Transforms from Python are refused for samples that are no scans.
+        It uses the table and the transforms that the user passed from Python. Transforms are
+        refused for samples that are no scans.
         """
         frame = self.participants if isinstance(self.participants, pd.DataFrame) else None
         return source_of(
@@ -46,7 +47,12 @@ class Inputs:
         )
 
     def with_table(self, settings: Config) -> Config:
-        """Return a configuration that names the file of the table; refuse a run without a table."""
+        """Return a copy of `settings` whose ``data.participants`` is the user's table of scans.
+
+        A table passed from Python (`participants`) replaces the one of the settings: a path is put
+        in its place, and for a DataFrame the setting becomes None. Without any table a ConfigError
+        is raised. No file is read or written.
+        """
         if self.participants is None:
             if settings.data.participants is None:
                 raise ConfigError(
@@ -61,7 +67,11 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Return a configuration that marks the sections that transforms from Python replace."""
+        """Return a copy of `settings` that marks the sections replaced by transforms from Python.
+
+        Section ``data`` is marked if `transforms` replaces its preprocessing, and section
+        ``augment`` if the user passed random transforms.
+        """
         changes: Json = {}
         # The source refuses them for other samples than scans.
         if self.transforms is not None and isinstance(settings.data, DataSettings):

@@ -1,7 +1,7 @@
-"""Join several finished runs to one run, whose members' predictions are averaged.
+"""Join several finished runs to one run, whose encoders' predictions are averaged.
 
-The weights are copied, so that the joined run needs none of the runs that it was made of. A run of
-members is joined as its members.
+The weights are copied, so that the joined run needs none of the runs that it was made of. The
+encoders of a run are called members; a run of several gives all of them to the joined run.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from neurocontrast.runs.folder import (
 )
 
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
-"""Files of a member that are copied into a joined run beside the weights; checkpoints are not."""
+"""Files beside an encoder's weights that are copied into a joined run; checkpoints are not."""
 _BRAINS = {"volumes": "scans", "measures": "regional measures"}
 """Kind of samples in ``encoder.json`` → words for messages."""
 
 
 @dataclass(frozen=True)
 class RunToJoin:
-    """A finished run of one encoder, or of members, whose encoders are joined with other runs'."""
+    """Finished run of one encoder or several (members), to be joined with other runs."""
 
     name: str
     folder: Path
     members: tuple[Path, ...]
     contracts: tuple[EncoderContract, ...]
-    """``encoder.json`` of each member."""
+    """``encoder.json`` of each encoder."""
     record: MembersRecord | None = None
-    """``members.json`` of a run of members; None for a run of one encoder."""
+    """``members.json`` of a run of several encoders; None for a run of one encoder."""
     provenance: Provenance | None = None
     """``provenance.json``; None for weights without a record of the people of pretraining."""
 
@@ -81,7 +81,11 @@ class RunToJoin:
         return self.provenance is not None and self.provenance.says_people
 
     def origin(self, number: int) -> str:
-        """Name the run that trained member `number`; ``OUTER/INNER`` for a run joined before."""
+        """Return the name of the run that trained encoder `number` of this run, counted from 0.
+
+        The name is ``OUTER/INNER`` if this run was itself joined from several runs: OUTER is this
+        run, and INNER the run among those from which it was joined.
+        """
         if self.record is None or self.record.joined is None:
             return self.name
         return f"{self.name}/{self.record.joined[number].run}"
@@ -90,7 +94,12 @@ class RunToJoin:
 def join_runs(
     folders: Mapping[str, Path], target: Path, *, overwrite: bool, progress: Progress
 ) -> MembersRecord:
-    """Copy the encoders of several runs, by name, into one new run; return ``members.json``."""
+    """Copy the encoders of several runs into a new run, and return its list of encoders.
+
+    `folders` maps a name for each run to the run's folder, and `target` is the new run's folder.
+    The list is the content of the file ``members.json`` that is written there, with seed, weights
+    and origin of each encoder. A joined run in `target` is replaced if `overwrite` is set.
+    """
     _check_target(target, list(folders.values()), overwrite=overwrite)
     runs = read_runs(folders)
     _check_samples(runs)
@@ -135,7 +144,10 @@ def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> 
 
 
 def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
-    """Read the runs to be joined, and refuse all that are unfinished, damaged, or no runs."""
+    """Read the runs to be joined, and refuse all that are unfinished, damaged, or no runs.
+
+    `folders` maps the name of each run to its folder.
+    """
     runs = []
     problems = []
     for name, folder in folders.items():
@@ -149,7 +161,7 @@ def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
 
 
 def _read_run(name: str, folder: Path) -> RunToJoin:
-    """Read a run to be joined: its encoders, its record of members, and its people."""
+    """Read a run to be joined: descriptions of its encoders, and records of its training people."""
     record = None
     if has_members(folder):
         record = read_record(folder)
@@ -160,7 +172,10 @@ def _read_run(name: str, folder: Path) -> RunToJoin:
 
 
 def _load(member: Path) -> EncoderContract:
-    """Read ``encoder.json`` of a member; refuse unfinished training and damaged weights."""
+    """Return the content of ``encoder.json`` of an encoder to be joined, and check its weights.
+
+    `member` is the folder of the encoder. Unfinished training and damaged weights are refused.
+    """
     _, contract = load_encoder(member)
     if contract.head is not None:
         load_model(member)
@@ -175,7 +190,7 @@ def _load(member: Path) -> EncoderContract:
 
 
 def _check_samples(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs of natural images, and runs of scans together with runs of measures."""
+    """Refuse runs of natural images, and runs of scans together with runs of regional measures."""
     kinds: dict[str, list[str]] = {}
     for run in runs:
         kinds.setdefault(run.samples, []).append(run.name)
@@ -196,7 +211,10 @@ def _check_samples(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_different(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs with the same weights, which would count twice in the mean of predictions."""
+    """Refuse runs with the same weights, which would count twice in the mean of predictions.
+
+    All encoders of all runs are compared by the digests of their weights.
+    """
     names: dict[str, list[str]] = {}
     for run in runs:
         for member, contract in zip(run.members, run.contracts, strict=True):
@@ -210,7 +228,11 @@ def _check_different(runs: Sequence[RunToJoin]) -> None:
 
 
 def _check_transforms(runs: Sequence[RunToJoin]) -> None:
-    """Refuse runs with unlike transforms from Python, since `embed` takes one list for all."""
+    """Refuse runs of unlike preprocessing if any was pretrained with transforms passed from Python.
+
+    Transforms from Python replace the preprocessing of the configuration. For a joined run, `embed`
+    takes one list of transforms for all encoders.
+    """
     by_python = []
     for run in runs:
         if run.contracts[0].preprocessing.has("image_shape"):
@@ -229,7 +251,11 @@ def _check_transforms(runs: Sequence[RunToJoin]) -> None:
 
 
 def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
-    """Build ``members.json`` of a joined run: seeds, left-out sites, weights and origins."""
+    """Return the content of ``members.json`` of a joined run, with an entry for each encoder.
+
+    Entries are the seed, left-out sites, digest of the weights, and the run that the encoder comes
+    from.
+    """
     contracts: list[EncoderContract] = []
     names = []
     left_out: list[tuple[str, ...]] = []
@@ -264,7 +290,11 @@ def _record_of(runs: Sequence[RunToJoin]) -> MembersRecord:
 
 
 def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
-    """Copy weights, settings and records of a member into a joined run, but no checkpoints."""
+    """Copy an encoder's weights, settings and records, but no checkpoints, into a folder `target`.
+
+    `member` is the encoder's folder before joining, and `target` the encoder's folder within the
+    joined run. `contract` is its ``encoder.json``.
+    """
     copy_encoder(member, contract, target)
     for name in _KEPT:
         if (member / name).is_file():
@@ -277,7 +307,8 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
 def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
     """Return ``provenance.json`` of a joined run: cohorts and training people of all its runs.
 
-    `unknown` names the runs that do not record everybody on whom they were trained.
+    `unknown` has the names of the runs that do not record everybody on whom they were trained. The
+    result lists these names under the key `UNKNOWN`.
     """
     provenances = list(filter(None, map(attrgetter("provenance"), runs)))
     of_runs = []
@@ -313,7 +344,11 @@ def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
 
 
 def _one_cohort(provenances: Sequence[Provenance]) -> RunCohort:
-    """Return the training cohort that all runs share; if cohorts differ, one of unknown size."""
+    """Return the training cohort that all runs share, or, if cohorts differ, a new description.
+
+    The new description joins the names of the cohorts' tables and their digests, and has None as
+    the numbers of scans and subjects.
+    """
     sizes = []
     sources = []
     digests = []

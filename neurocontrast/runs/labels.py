@@ -23,14 +23,19 @@ from neurocontrast.provenance import CONTENT, Description, Recognised, subject_l
 
 
 def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
-    """Find the people in a table on whom a probe was fitted, by identifier or scan content."""
+    """Return the people in a table on whom a probe was fitted, found by identifier or scan content.
+
+    `tidy` has a row for each scan. The result has the identifiers of the found subjects, and the
+    number of subjects that could not be compared by content.
+    """
     return fitted.people.find(tidy["subject_id"], tidy[CONTENT])
 
 
 def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows of a table whose subjects are among the recognised training people.
 
-    `people` are subjects of the table, recognised by their identifier or the content of their scan.
+    `tidy` is the table. `people` are its subjects who were recognised by their identifier or the
+    content of their scan.
     """
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 
@@ -48,9 +53,10 @@ class Labels:
 def read_labels(
     fitted: FittedProbe, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> Labels | None:
-    """Read true labels of the target of a probe, for calibration; None if no table is passed.
+    """Read the table `calibrate` of true labels, for calibration of a probe; None without a table.
 
-    Probes of several classes are refused, and scans of which none has a site.
+    The labels are values of the target that the probe `fitted` predicts. `tidy` are the scans to
+    predict. Refused are a probe of several classes, and scans of which none has a site.
     """
     if calibrate is None:
         return None
@@ -94,9 +100,10 @@ def read_cells(table: AnyTable, targets: list[str]) -> pd.DataFrame:
 def truths_of(
     fitted: FittedProbe, tidy: pd.DataFrame, labels: Labels | None, people: Recognised
 ) -> Floats | None:
-    """Return each scan's true label as a number: the value, or the position of its class.
+    """Return the true label of each scan in `tidy` as a number: a value, or the index of a class.
 
-    Scans without a label have NaN. None is returned if no table of labels was passed.
+    Scans without a label have NaN. None is returned if no table of labels was passed. People on
+    whom the probe was fitted must have no label.
     """
     if labels is None:
         return None
@@ -174,9 +181,11 @@ def _scans_of(
 
 
 def _truth_by_cell(fitted: FittedProbe, cells: pd.Series) -> dict[str, float | None]:
-    """Map the text of each cell of labels to a number, or to None for an invalid label.
+    """Return the text of each cell of labels → true label as a number; None for an invalid label.
 
-    A probe of an earlier version can store classes in the spelling of its training table.
+    The number is the value of a continuous target, or the index of the label's class among the
+    probe's classes. A label matches a class as the probe stores the class, or in its usual spelling
+    (such as ``female``): probes of earlier versions store the spelling of their training table.
     """
     written = cells.unique().tolist()
     if fitted.kind == "continuous":

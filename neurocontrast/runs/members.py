@@ -54,12 +54,16 @@ from neurocontrast.seeds import derive_seed
 
 
 def seed_of_member(seed: int, number: int) -> int:
-    """Derive the seed of member `number` from `seed`, the seed of the configuration."""
+    """Derive the seed of encoder `number` of a run from `seed`, the seed of the configuration."""
     return derive_seed("member", seed, number)
 
 
 def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
-    """Return ``members.json`` of a new run: the seed of each member, and its left-out sites."""
+    """Return ``members.json`` of a new run of several encoders: seeds, and sites left out by each.
+
+    The encoders are called members. With ``training.members_leave: sites`` each is trained without
+    some of the sites in `cohort`.
+    """
     n = settings.training.members
     seeds = tuple(map(partial(seed_of_member, settings.seed), range(n)))
     left_out = None
@@ -69,12 +73,12 @@ def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
 
 
 def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
-    """Divide the sites among members; return the sites left out of each member's training.
+    """Divide sites among a run's encoders (members); return the sites that each is trained without.
 
-    Each site is left out by one member. Sites with a common person go to the same member, so that
-    no person has scans both in the training and at the left-out sites. Members leave out nearly
-    equal numbers of people: groups of sites are assigned from the largest to the smallest, each to
-    the member with the fewest people so far.
+    Each site is left out of the training of one member. Sites with a common person go to the same
+    member, so that no person has scans both in the training and at the left-out sites. Members
+    leave out nearly equal numbers of people: groups of sites are assigned from the largest to the
+    smallest, each to the member with the fewest people so far.
     """
     source = cohort.source.name
     key = "training.members_leave: sites"
@@ -105,7 +109,11 @@ def share_sites(cohort: Cohort, n_members: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
-    """Refuse scans without a site, since members are trained without some of the sites."""
+    """Refuse a table of scans in which column ``site`` is empty for some scans.
+
+    `sites` has the site of each scan of `cohort`. The sites are divided among the encoders of a
+    run, each of which is trained without some of them. `key` begins the message.
+    """
     absent = np.flatnonzero(sites.isna())
     if not len(absent):
         return
@@ -138,12 +146,12 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 
 
 def start_of_member(settings: Config, number: int) -> Config:
-    """Return a configuration in which member `number` of a run starts from ``training.init``.
+    """Return a copy of `settings` whose ``training.init`` is where one encoder of a run starts.
 
-    If ``training.init`` names a run of members, the member starts from the member with the same
-    number, and both runs must have the same number of members. If the named run has one encoder,
-    every member starts from that encoder. Without ``training.init`` the configuration is returned
-    unchanged.
+    The encoder is number `number` of a run of several (members). If ``training.init`` names a run
+    of several encoders, the result names the folder of the encoder with the same number, and both
+    runs must have equally many encoders. If the named run has one encoder, or without
+    ``training.init``, `settings` is returned unchanged.
     """
     init = settings.training.init
     if init is None:
@@ -159,7 +167,12 @@ def start_of_member(settings: Config, number: int) -> Config:
 def warn_of_learned_sites(
     settings: Config, record: MembersRecord, cohort: Cohort, progress: Progress
 ) -> None:
-    """Warn if a member starts from weights trained on people of the member's left-out sites."""
+    """Warn if an encoder's initial weights were trained on people of the encoder's left-out sites.
+
+    With ``training.members_leave``, each encoder of a run (member) is trained without the sites
+    that `record` lists for it. Weights of ``training.init`` may have been trained on people of
+    these sites.
+    """
     if record.left_out is None or settings.training.init is None:
         return
     sites = np.array(levels_of("site", cohort.table["site"]), dtype=object)
@@ -184,7 +197,11 @@ def warn_of_learned_sites(
 
 
 def settings_of_member(settings: Config, record: MembersRecord, number: int) -> Config:
-    """Return the configuration with which `pretrain` would train one member alone."""
+    """Return the configuration to train alone one encoder of a run of several encoders (members).
+
+    `settings` is the configuration of the run. The seed of encoder `number`, and the sites without
+    which it is trained, are taken from `record`, the content of ``members.json``.
+    """
     training = start_of_member(settings, number).training
     training = training.model_copy(update={"members": 1, "members_leave": None})
     data = settings.data
@@ -249,7 +266,12 @@ def train_members(run: Run, engine: Engine, progress: Progress) -> None:
 
 
 def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
-    """Return a member as a run to train, to begin or to continue in the member's folder."""
+    """Return a `Run` that trains one encoder of a run of several; nothing is trained here.
+
+    The encoder (member) has number `number` in `record`, the content of ``members.json``. It is
+    trained in its own folder, in ``members`` of the folder of `run`; unfinished training there is
+    continued.
+    """
     settings = settings_of_member(run.settings, record, number)
     folder = folder_of_member(run.folder, number)
     return replace(run, settings=settings, folder=folder, resumes=True)
@@ -289,7 +311,12 @@ def _open_members(run: Run, stack: ExitStack, progress: Progress) -> OpenedMembe
 def check_members(
     settings: Config, record: MembersRecord, cohort: Cohort, source: Source | None = None
 ) -> None:
-    """Refuse a run if a member could not be trained without the member's left-out sites."""
+    """Refuse a run of several encoders if one of them cannot be built from its training scans.
+
+    The encoders are called members. The training scans of a member are the scans of `cohort`
+    without the sites that `record` leaves out for the member. Data, network and loss are built for
+    each member, as before training, and the first error is raised.
+    """
     sites = np.array(levels_of("site", cohort.table.get("site", ())), dtype=object)
     for number in range(len(record.seeds)):
         seen = cohort
@@ -299,7 +326,7 @@ def check_members(
 
 
 def _check_can_continue(folder: Path, settings: Config) -> None:
-    """Refuse to continue a run of members with a configuration unlike its ``config.yaml``.
+    """Refuse to continue a run of several encoders with a configuration unlike its ``config.yaml``.
 
     Settings in `FREE_TO_DIFFER`, ``training.epochs`` and ``training.init`` may differ.
     """
@@ -311,7 +338,11 @@ def _check_can_continue(folder: Path, settings: Config) -> None:
 
 
 def _finish_members(run: Run, record: MembersRecord) -> None:
-    """Finish a run of members: write ``provenance.json``, and then the digests of weights."""
+    """Write ``provenance.json`` and digests of weights of a run whose several encoders are trained.
+
+    The encoders are called members. The digest of each one's weights is added to ``members.json``,
+    whose content so far is `record`. Nothing is written if `record` has the digests already.
+    """
     if record.weights is not None:
         return
     folder = run.folder

@@ -28,17 +28,17 @@ from neurocontrast.runs.skipped import NONE, leave_out, without
 
 @dataclass(frozen=True, eq=False)
 class RunNetwork:
-    """Network of a run, or of one member of a run, with its description."""
+    """Network of a run, or one of several networks (members) of a run, with its description."""
 
     folder: Path
-    """Folder of the run, or of the member."""
+    """Folder of the run, or of the network within a run of several."""
     encoder: Encoder
     contract: EncoderContract
     """``encoder.json`` of the network."""
 
 
 def load_networks(run: Path) -> list[RunNetwork]:
-    """Load the network of a run, or of each member of a run, with its ``encoder.json``."""
+    """Load each network of a run, of which there is one or several, with its ``encoder.json``."""
     networks = []
     for folder in members_of(run):
         encoder, contract = load_encoder(folder)
@@ -47,9 +47,10 @@ def load_networks(run: Path) -> list[RunNetwork]:
 
 
 def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescription:
-    """Describe a run by ``encoder.json``.
+    """Return the content of a run's ``encoder.json``, or a joint description of several networks.
 
-    For a run of members, keys that all members share are stated once, other keys by member.
+    `networks` are the loaded networks of the run in folder `run`. A joint description has the keys
+    that are equal for all networks, and under ``members`` a list with the keys of each network.
     """
     contracts = []
     sizes = []
@@ -62,7 +63,11 @@ def describe_networks(run: Path, networks: Sequence[RunNetwork]) -> EncoderDescr
 def check_probe_members(
     probe: FittedProbe, described: EncoderDescription, *, parameter: str
 ) -> None:
-    """Refuse a probe that was fitted on features of members that are not this run's."""
+    """Refuse a probe that was fitted on features of other encoders than the encoders of a run.
+
+    `described` is the description of the run, which has one encoder or several (members).
+    `parameter` begins the message.
+    """
     info = EmbeddingsInfo.model_validate({"run": described})
     members = probed_members_of(info, described.n_features or 0)
     check_same_members(probe.members, members, parameter=parameter)
@@ -75,10 +80,10 @@ def sources_of(
     what: str,
     transforms: Compose | None = None,
 ) -> list[Brains]:
-    """Return the source of samples for each network; equal preprocessing shares one source.
+    """Return for each network the object that reads and preprocesses its scans: its source.
 
-    `data` is section ``data`` of the configuration. `what` is the beginning of the message that
-    refuses networks of natural images.
+    Networks with equal preprocessing share one source. `data` is section ``data`` of the
+    configuration. `what` is the beginning of the message that refuses networks of natural images.
     """
     sources = list[Brains]()
     prepared = list[str]()
@@ -96,9 +101,11 @@ def sources_of(
 
 
 def first_alike(sources: Sequence[Brains]) -> list[int]:
-    """Return for each network the position of the first network that shares its source.
+    """Return for each network the position of the first network with the same entry in `sources`.
 
-    Scans need to be prepared once for all networks with the same position.
+    An entry of `sources` is the object that reads and preprocesses the scans of a network; networks
+    with equal preprocessing share one object. Scans need to be prepared once for all networks with
+    the same position.
     """
     identities = list(map(id, sources))
     return list(map(identities.index, identities))
@@ -112,8 +119,8 @@ def list_scans(
 ) -> tuple[list[Cohort], pd.DataFrame]:
     """List the scans of a table for each network; return cohorts, and a table of scans left out.
 
-    A scan that one network cannot read is left out for all networks, if ``data.skip_unreadable`` is
-    set.
+    `sources` has for each network the object that reads and preprocesses its scans. A scan that one
+    network cannot read is left out for all networks, if ``data.skip_unreadable`` is set.
     """
     listed = dict[int, Cohort]()
     tables = []

@@ -1,4 +1,4 @@
-"""Find people who are unlike the training people of weights, with the reasons."""
+"""Find people who are unlike the training people of an encoder, with the reasons as texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ first."""
 
 @dataclass
 class Reasons:
-    """Reasons why each person is unlike the training people, and counts by kind of reason.
+    """Texts on why each person is unlike the training people, and number of texts of each kind.
 
     `find_reasons` makes one for the people of a table of predictions.
     """
@@ -36,14 +36,20 @@ class Reasons:
 
     @classmethod
     def none(cls, n_people: int) -> Self:
-        """Return a collection in which none of `n_people` people has a reason yet."""
+        """Return an instance for `n_people` people, with no reasons added yet.
+
+        A reason says why a person is unlike the training people of an encoder.
+        """
         texts = list[list[str]]()
         for _ in range(n_people):
             texts.append([])
         return cls(texts)
 
     def add(self, row: int, kind: str, reason: str) -> None:
-        """Add a reason why a person is unlike the training people, and count the kind of reason."""
+        """Add the text `reason` to a person's reasons, and count one more of its `kind`.
+
+        `row` is the person's row number in the table of predictions.
+        """
         self.texts[row].append(reason)
         self.counts[kind] += 1
 
@@ -51,9 +57,10 @@ class Reasons:
 def percentiles_of(predicted: Predicted) -> Floats | None:
     """Return how far each person's features lie from the training people, as a percentile.
 
-    A percentile of 99 says that 99 % of training scans are nearer to the mean of their site. Of
-    several probes the largest percentile counts. NaN for people without features; None if no probe
-    stores the distribution of its training features.
+    A percentile of 99 says that 99 % of training scans are nearer to the mean of their site. Each
+    probe (a linear model that predicts from the features) stores the distribution of its training
+    features; of several probes the largest percentile counts. NaN for people without features; None
+    if no probe stores the distribution.
     """
     good = predicted.embedded.good
     features = predicted.embedded.features[good]
@@ -69,7 +76,10 @@ def percentiles_of(predicted: Predicted) -> Floats | None:
 
 
 def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
-    """Count, for each person, missing measures, which training medians replace; None for scans."""
+    """Count each person's missing measures, in place of which medians are read; None for scans.
+
+    The medians are those of the training people.
+    """
     columns = _columns_of(incoming.contracts)
     if incoming.cohort.measures is None or not columns:
         return None
@@ -86,9 +96,12 @@ def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
 
 
 def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats) -> Reasons:
-    """Find the reasons why people are unlike the training people of the weights.
+    """Return, as texts, all reasons why each predicted person is unlike the training people.
 
-    `ages` are stated ages, NaN where none is stated; predicted ages are taken after calibration.
+    The result has a list of texts for each person, empty without a reason, in the order of the
+    table of predictions. `percentiles` says how far each person's features lie from the training
+    people. `ages` are stated ages, NaN where none is stated; predicted ages are taken after
+    calibration.
     """
     reasons = Reasons.none(len(predicted.tidy))
     _add_missing(predicted, reasons)
@@ -109,7 +122,10 @@ def find_reasons(predicted: Predicted, percentiles: Floats | None, ages: Floats)
 
 
 def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
-    """Add to `reasons` each person who lacks too many measures to be predicted, but not all."""
+    """Add to `reasons` a text for each person who lacks too many measures to be predicted.
+
+    A person without any measure gets no text here.
+    """
     measures = predicted.incoming.cohort.measures
     if measures is None:
         return
@@ -123,9 +139,10 @@ def _add_missing(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons: Reasons) -> None:
-    """Add to `reasons` each person whose age is outside of the age range of the training people.
+    """Add to `reasons` a text for each person whose age is outside of the training people's ages.
 
-    `quantity` names the age in the text of the reason: stated or predicted.
+    `quantity` names the age in the text: stated or predicted. `learned` is the lowest and highest
+    age of the training people.
     """
     low, high = learned
     for row in np.flatnonzero((ages < low) | (ages > high)).tolist():
@@ -134,7 +151,10 @@ def _add_ages(ages: Floats, quantity: str, learned: tuple[float, float], reasons
 
 
 def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
-    """Add to `reasons` each person with measures so far from the median that values are clipped."""
+    """Add to `reasons` a text for each person with measures far from the median of training people.
+
+    Such measures lie so far out that their values are clipped. The text names the farthest.
+    """
     contracts = predicted.incoming.contracts
     measures = predicted.incoming.cohort.measures
     rows = np.flatnonzero(predicted.embedded.good)
@@ -165,7 +185,11 @@ def _add_far_measures(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
-    """Add to `reasons` each person whose program, or its version, no training person has."""
+    """Add to `reasons` a text for each person whose segmentation program no training person has.
+
+    Another version of the same program counts too. Nothing is added if the table of measures, or
+    the record of the training people, names no program.
+    """
     measures = predicted.incoming.cohort.measures
     learned = set[str]()
     for contract in predicted.incoming.contracts:

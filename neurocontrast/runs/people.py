@@ -1,4 +1,7 @@
-"""Predict people by all probes in a folder of weights, after one pass over measures or scans."""
+"""Predict people by all probes in a folder of weights, after one pass over measures or scans.
+
+A probe is a linear model that predicts one target, such as age, from the features of an encoder.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ AGE = "age"
 
 @dataclass(frozen=True)
 class WeightsProbe:
-    """Probe in a folder of weights, such as of age, with its expected error at a new site."""
+    """Probe stored with an encoder's weights: a linear model that predicts a target, such as age.
+
+    `expected` is its expected error at a new site; None if no error is recorded.
+    """
 
     name: str
     """Name of the probe's folder."""
@@ -57,7 +63,7 @@ class WeightsProbe:
 
 @dataclass(frozen=True)
 class WeightsFolder:
-    """Folder of an encoder, or of members of a run, with the probes that predict people."""
+    """Folder of trained encoders, with probes that predict targets such as age from features."""
 
     folder: Path
     probes: tuple[WeightsProbe, ...]
@@ -68,10 +74,11 @@ class WeightsFolder:
 
     @classmethod
     def load(cls, folder: Path, probes: Sequence[Path]) -> Self:
-        """Load probes of a folder; refuse a probe of several classes, and two of one target.
+        """Load the probes in the folders `probes`, and records of the encoder's training people.
 
-        `probes` are the folders of the probes. The result also has the age range and identities of
-        the encoder's training people.
+        Each entry of `probes` is the folder of one probe. A CheckpointError refuses a probe of more
+        than two classes, and two probes that predict the same target. The result has the probes,
+        and the age range and identities of the people on whom the encoder in `folder` was trained.
         """
         loaded = []
         for path in probes:
@@ -111,7 +118,11 @@ class WeightsFolder:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predictions of people by the probes of weights, in the order of the incoming scans."""
+    """Predictions for people by all probes in a folder of weights, in the order of incoming scans.
+
+    A probe is a linear model that predicts one target, such as age, from the features of an
+    encoder.
+    """
 
     weights: WeightsFolder
     incoming: IncomingScans
@@ -154,9 +165,11 @@ class Predicted:
 def predict_scores(
     weights: WeightsFolder, incoming: IncomingScans, embedded: EmbeddedScans, contents: pd.DataFrame
 ) -> Predicted:
-    """Predict people by all probes, from their features, and recognise people who were in training.
+    """Predict people by all probes from their features, and find the people who were in training.
 
-    `contents` has the identifier and the digest of the content of each scan.
+    The result has the scores of each probe under its target, in the order of `incoming`, and the
+    found people. `contents` has the identifier and the digests of the content of each scan; by
+    these, people are recognised on whom the encoder or a probe was trained.
     """
     good = embedded.good
     scores = {}
@@ -186,7 +199,10 @@ class Calibration:
         return self.probe.fitted.target
 
     def record(self) -> dict[str, ShiftRecord]:
-        """Return labelled people and shift of each site, for the JSON file beside predictions."""
+        """Return for each site the number of labelled people, and the shift of predictions.
+
+        The result is part of the JSON file beside the predictions.
+        """
         by_site = {}
         for site, shift in self.by_site.items():
             by_site[site] = ShiftRecord(n_subjects=shift.n_subjects, shift=shift.shift)

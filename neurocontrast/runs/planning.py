@@ -70,9 +70,11 @@ def make_plan(
 
 
 def complete_plan(plan: Plan, progress: Progress) -> Plan:
-    """Check an evaluation's analyses, add baseline models of voxels, and report the full plan.
+    """Check an evaluation's analyses, and return its plan with baseline models of voxels added.
 
-    Analyses that the data do not allow are refused, before voxels are read, which takes longer.
+    The given plan is unchanged. Analyses that the data do not allow are refused, before voxels are
+    read, which takes longer. `progress` shows the user the text of the returned plan and its
+    warnings.
     """
     check(plan, FINDINGS)
     plan = with_voxels(plan, progress)
@@ -87,7 +89,11 @@ def complete_plan(plan: Plan, progress: Progress) -> Plan:
 
 
 def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
-    """Plan the external test of a plan's probe, on a table of embeddings of other people."""
+    """Return the plan of an external test: the probe of `plan` on embeddings of other people.
+
+    `table` holds these embeddings. The result says which of its scans are tested, and how many are
+    left out for which reason; nothing is fitted.
+    """
     test = Embeddings.of(table, parameter="test")
     external = plan_external(
         plan, test.table, test.features, info=test.info, training_info=plan.info

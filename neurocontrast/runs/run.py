@@ -1,7 +1,8 @@
 """A run to be trained: created, or continued from its last state.
 
-Everything is checked before the first scan is prepared, and nothing is written before that. The
-first process of several opens the run; the others follow.
+Settings, machine and table are checked before the first scan is preprocessed, and no file of the
+run is written before these checks. Of several processes the first opens the run, and then all
+others do.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ class OpenedRun:
     """Names of the scans that the run leaves out."""
 
     def for_others(self) -> Json:
-        """Return, as JSON-ready values, how the first process opened the run, for all others."""
+        """Return a dictionary that tells all other processes how the first process opened the run.
+
+        It is written as JSON, and read as `RunOfOthers`.
+        """
         samples = None
         if self.components is not None:
             samples = self.components.source.contract()
@@ -274,7 +278,11 @@ class Run:
         self.save(components, progress, beside=beside, batchnorm=result.batchnorm)
 
     def _open(self, stack: ExitStack, progress: Progress) -> OpenedRun:
-        """Check and prepare a run in the first process, and write its first files under a lock."""
+        """Check and prepare the run in the first process, and write its first files under a lock.
+
+        The lock on the run's folder is held until `stack` closes. A finished run is returned
+        without components, and nothing is written.
+        """
         is_new = check_new(self.folder, resume=self.resumes)
         if not is_new and is_finished(self.folder, self.settings):
             check_can_continue(self.folder, self.settings, self._cohort_if_there())
@@ -386,7 +394,11 @@ class Run:
             )
 
     def _follow(self, message: Mapping[str, object]) -> OpenedRun:
-        """Open the run in another process, as the `message` of the first process describes."""
+        """Open the run in this process, after the first process of the run has done so.
+
+        `message` is sent by the first process: whether the run is new, the fitted preprocessing,
+        and the scans left out. The table is read again. Nothing is written.
+        """
         told = RunOfOthers.model_validate(message)
         if told.samples is None:
             return OpenedRun(told.is_new)

@@ -31,7 +31,12 @@ def without(cohort: Cohort, names: Collection[str]) -> Cohort:
 
 
 def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
-    """Preprocess the scans of a cohort; errors name ``--skip``, which leaves scans out."""
+    """Preprocess the scans of a cohort into the cache of `source`; return nothing.
+
+    `source` reads and preprocesses the scans; regional measures have no cache and need no
+    preprocessing here. A scan that cannot be used raises a DataError, which names the option
+    ``--skip`` if there are several scans: with the option, such scans are left out.
+    """
     try:
         source.make_ready(cohort, progress)
     except DataError as error:
@@ -43,10 +48,11 @@ def make_ready(source: Source, cohort: Cohort, progress: Progress) -> None:
 
 
 def leave_out(source: Source, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
-    """Prepare the scans of a cohort; return the usable scans, and a table of unusable scans.
+    """Preprocess the scans of a cohort; return the usable scans, and a table of the other scans.
 
-    Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is
-    empty.
+    `source` reads and preprocesses the scans. Unusable scans are left out if
+    ``data.skip_unreadable`` is set, and listed in the table with the reasons. Without the setting,
+    a DataError names all of them, and the table is empty.
     """
     if not source.skips:
         make_ready(source, cohort, progress)
@@ -64,9 +70,9 @@ def leave_out_unlearnable(
 ) -> tuple[Cohort, pd.DataFrame]:
     """Leave out people whose measures cannot be used in training, with ``data.skip_unreadable``.
 
-    Return the remaining people, and a table of the people who were left out. For a continued run
-    all people of `cohort` are returned: people who were left out when the run began are not in
-    `cohort`.
+    Return the remaining people, and a table of the people who were left out, with reasons. Without
+    the setting nobody is left out. A continued run (`is_new` False) gets all people of `cohort`,
+    from which the people left out at its beginning are absent already.
     """
     if not (source.skips and is_new):
         return cohort, NONE
@@ -76,9 +82,10 @@ def leave_out_unlearnable(
 def _without_failures(
     cohort: Cohort, failures: Mapping[int, str], progress: Progress
 ) -> tuple[Cohort, pd.DataFrame]:
-    """Return a cohort without its failed rows, and a table of the failed rows; warn of them.
+    """Return a cohort without unusable rows, and a table of such rows with reasons; warn of them.
 
-    `failures` maps a row to the reason of failure. If all rows failed, `DataError` is raised.
+    `failures` maps a row of the cohort to the reason. If all rows are unusable, `DataError` is
+    raised.
     """
     names = cohort.names()
     rows = [(names[row], " ".join(reason.split())) for row, reason in failures.items()]
@@ -101,7 +108,7 @@ def _without_failures(
 
 
 def write_skipped(path: Path, skipped: pd.DataFrame) -> None:
-    """Write the table of scans that were left out; without any, remove an earlier table."""
+    """Write the table of scans that were left out to `path`; if empty, remove an earlier file."""
     if len(skipped):
         write_table(path, skipped)
     else:
@@ -109,7 +116,10 @@ def write_skipped(path: Path, skipped: pd.DataFrame) -> None:
 
 
 def read_skipped(folder: Path) -> list[str]:
-    """Return the names of the scans that a run has left out."""
+    """Return the names of the scans that a run has left out, from ``skipped.tsv`` in its `folder`.
+
+    The list is empty if there is no such file.
+    """
     path = folder / SKIPPED
     if not path.is_file():
         return []

@@ -31,10 +31,12 @@ MAX_BYTES = 4 * 1024**3
 
 
 def with_voxels(plan: Plan, progress: Progress) -> Plan:
-    """Add baseline models of the scans' voxels to a plan, unless voxels are switched off.
+    """Return an evaluation's plan with baseline models of the scans' voxels, unless switched off.
 
-    Scans that cannot be read are a `DataError` where voxels are asked for (``voxels=on`` or
-    ``input``, or `scans`), and a warning where they are not.
+    Models are added if the files of the scans are found. A scan that cannot be read is a
+    `DataError` if the user asks for the models: the setting ``voxels`` is ``on`` or ``input``, or
+    the setting ``scans`` names a table of scans. By default it is a warning of the returned plan,
+    which then has no such models.
     """
     settings = plan.settings
     run = plan.info.run
@@ -62,7 +64,12 @@ def with_voxels(plan: Plan, progress: Progress) -> Plan:
 
 
 def _with_both(plan: Plan, model: ProbeModel) -> Plan:
-    """Add three models to a plan: a linear one and a kernel on voxels, and voxels + embedding."""
+    """Return an evaluation's plan with `model`, a linear model of voxels, and two more models.
+
+    The second is a Gaussian kernel model of the voxels, the third a probe of voxels and embedding
+    together. With the user's own estimator both are left out, and `model` too if the estimator
+    cannot fit it; the third needs an encoder with linear components.
+    """
     outcome = keep_fitting(plan, model)
     second = make_second(plan, model)
     together = make_beside(plan, model)
@@ -70,10 +77,11 @@ def _with_both(plan: Plan, model: ProbeModel) -> Plan:
 
 
 def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
-    """Return the image files of each scan of a plan, one file for each of `channels`.
+    """Return the image files of each evaluated scan: for each scan one file for each of `channels`.
 
-    Files are taken from the setting ``scans``, or else from the table of embeddings. Scans without
-    files are refused; but if no scan has files, and voxels are not `asked` for, the list is empty.
+    Files are taken from the table of scans that the setting ``scans`` names, or else from the table
+    of embeddings. Scans without files are a `DataError`. But if no scan has files, and the settings
+    do not ask for a baseline model of voxels (`asked` is False), the list is empty.
     """
     table = plan.table
     if plan.settings.scans is not None:
@@ -105,7 +113,7 @@ def _find_scans(plan: Plan, channels: tuple[str, ...], *, asked: bool) -> list[t
 
 
 def _is_there(path: Any) -> bool:
-    """Tell whether a cell of a table is the absolute path of a file that exists."""
+    """Tell whether `path`, a cell of a table, is the absolute path of a file that exists."""
     return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
 
 
@@ -115,7 +123,11 @@ def _read(
     record: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
-    """Return a baseline model of the voxels of scans; refuse voxels that exceed `MAX_BYTES`."""
+    """Read the voxels of scans, and return a linear model of the voxels to compare with `plan`.
+
+    `scans` has the files of each scan, `record` the preprocessing of the encoder. Unreadable scans,
+    and voxels of more than `MAX_BYTES`, are a `DataError`.
+    """
     preprocessing = _choose_preprocessing(scans, plan, record)
     n_voxels = int(np.prod(preprocessing.image_shape))
     n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
@@ -189,9 +201,9 @@ def _choose_preprocessing(
 def _read_scan(
     row: int, files: tuple[str, ...], how: Preprocessing
 ) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return `row`, with the voxels of the scan in that row, channel by channel, or an error.
+    """Return `row`, and the preprocessed voxels of the scan in `files`, or the text of an error.
 
-    The text of the error names no folder.
+    The voxels are one vector, channel by channel. The text of the error names no folder.
     """
     # An evaluation without scans does without torch.
     from neurocontrast.transforms.compose import load_volume

@@ -103,7 +103,11 @@ class Fitted(NamedTuple):
     explained: npt.NDArray[np.float64]
 
     def put_into(self, layers: LinearComponents) -> None:
-        """Copy positions, mean and components into `layers`, the linear part of an encoder."""
+        """Copy the fitted components into `layers`, the linear part of an encoder.
+
+        Copied are the positions of the voxels in a flattened volume, the means of the voxels, and
+        the components.
+        """
         layers.set_components(
             torch.from_numpy(self.places),
             torch.from_numpy(self.mean),
@@ -113,7 +117,8 @@ class Fitted(NamedTuple):
     def facts(self) -> Facts:
         """Return number of voxels and explained variances, as keys of ``encoder.json``.
 
-        An explained variance is a component's share of a variance; see `fit_components`.
+        ``explained_variance_ratio`` has one number for each component, the share that it explains
+        of the variance of the training scans; for ``lda``, of the variance between subjects.
         """
         return {"n_voxels": len(self.places), "explained_variance_ratio": self.explained.tolist()}
 

@@ -136,7 +136,8 @@ def train(state: ContrastiveState, output: TrainingOutput) -> FitResult:
 def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> MetricsRow:
     """Return metrics of the validation samples after an epoch, by column of ``metrics.csv``.
 
-    Scores of linear probes are among the metrics every `probe_every` epochs of the settings.
+    Scores of linear probes are among the metrics every `probe_every` epochs of the settings. The
+    function `after_batch` is called after each batch; it raises an error to stop.
     """
     row = measure_contrast(state, after_batch=after_batch)
     every = state.settings.probe_every
@@ -146,7 +147,7 @@ def _measure(state: ContrastiveState, epoch: int, after_batch: CheckStop) -> Met
 
 
 class Warner(Protocol):
-    """Function that checks an epoch's metrics against the metrics of the previous epoch."""
+    """Function that returns a warning about the metrics of an epoch, or None, and shows nothing."""
 
     def __call__(self, row: MetricsRow, previous: MetricsRow | None) -> str | None:
         """Return a warning about `row`, the metrics of an epoch, or None if they show no problem.
@@ -191,7 +192,7 @@ class Training:
             self.check_stop()
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Put the model in training mode, and return an iterator over an epoch's batches left."""
+        """Put the model in training mode; return an iterator over the batches left of an epoch."""
         batches = self.state.sampler.batches(epoch)
         self._n_batches = len(batches)
         self.state.train()
@@ -224,7 +225,7 @@ class Training:
             Further metrics of the epoch, such as the validation loss.
         warn : callable, optional
             Function that checks the epoch's metrics against the previous epoch's, and returns a
-            warning or None.
+            text or None; a text is shown to the user as a warning.
         """
         position = self.position
         n_scans = len(self.state.data.training_rows)
@@ -278,7 +279,11 @@ def open_training(
     label: str = "",
     again: str = "The same command with --resume",
 ) -> Iterator[Training]:
-    """Begin or continue a training until the context ends; save a checkpoint on a signal.
+    """Begin or continue a training: yield a `Training` with the epochs and batches left to train.
+
+    The caller trains within the context. On Ctrl-C (SIGINT), SIGTERM or SIGUSR1, a checkpoint is
+    saved, and the error `TrainingInterrupted` ends the training, or `TrainingSuspended` for
+    SIGUSR1.
 
     Parameters
     ----------

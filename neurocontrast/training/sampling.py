@@ -29,10 +29,11 @@ class Sampler:
     """Draw the batches of an epoch, reproducibly from the seed and the number of the epoch.
 
     Every epoch has the same number of batches, of the same sizes, and as many draws as there are
-    training scans. Without balance, each scan is drawn once in an epoch. With balance, all strata
-    get as equal numbers of draws as `MOST_REPEATS` draws of each scan allow, and so do the sites of
-    a stratum; the draws of strata and sites are spread evenly over the batches. No batch contains a
-    scan twice.
+    training scans. By default each scan is drawn once in an epoch. If `strata` are given, draws are
+    balanced: a stratum has the scans of people with similar metadata, such as one sex and age
+    range, by site. All strata get as equal numbers of draws as `MOST_REPEATS` draws of each scan
+    allow, and so do the sites of a stratum; the draws of strata and sites are spread evenly over
+    the batches. No batch contains a scan twice.
     """
 
     rows: Sequence[int]
@@ -41,7 +42,7 @@ class Sampler:
     """Largest number of scans in a batch."""
     seed: int
     strata: Strata | None = None
-    """Rows by stratum and site to balance; None for no balance."""
+    """Rows of training scans by stratum and site, to draw equally often; None for no balance."""
     groups: Sequence[Sequence[int]] = ()
     """Rows of each group if each batch has scans of one group; empty for mixed batches."""
 

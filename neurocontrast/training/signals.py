@@ -13,7 +13,7 @@ CheckStop = Callable[[], None]
 
 
 class Stopped(Exception):
-    """Raised when a signal asked training to stop and the state can be saved."""
+    """Raised between training steps after a signal to stop; its catcher saves the training."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)

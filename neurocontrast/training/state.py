@@ -27,13 +27,13 @@ StateDict = dict[str, object]
 
 
 class Stateful(Protocol):
-    """Protocol of a component whose state is saved in checkpoints, such as an optimiser."""
+    """Protocol of an object whose state is saved in checkpoints: a model, optimiser, or loss."""
 
     def state_dict(self) -> Any:
-        """Return the component's state, which is saved in a checkpoint."""
+        """Return the state of this object, which is saved in a checkpoint."""
 
     def load_state_dict(self, state_dict: Any) -> Any:
-        """Set the component to a state that `state_dict` returned before."""
+        """Set this object to a state that its method `state_dict` returned before."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +171,10 @@ class TrainerState:
     def divided(
         self, batches: Sequence[Sequence[int]]
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
-        """Open a context that gives this process's share of each batch, to measure metrics on.
+        """Open a context that gives a list of this process's rows of each batch, for metrics.
 
-        Batches and shares are lists of row numbers. If any BatchNorm layer normalises by the batch
-        of one process alone, every process gets all batches whole.
+        Batches and rows are lists of row numbers. If any BatchNorm layer normalises by the batch of
+        one process alone, every process gets all batches whole.
         """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)
@@ -231,7 +231,7 @@ class TrainerState:
         }
 
     def refuse_views(self, rows: torch.Tensor, *, epoch: int) -> None:
-        """Raise an error that names samples whose random views are not finite.
+        """Raise an error that names the samples at `rows` whose random views are not finite.
 
         This base class makes no views and does nothing.
         """

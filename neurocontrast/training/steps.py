@@ -123,7 +123,11 @@ def open_batches(
 
 
 def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
-    """Prepare a training step: set the learning rate, and clear gradients and the sum of views."""
+    """Prepare a training step: set the learning rate, and clear gradients and `views_total`.
+
+    `views_total` of `state` is the sum of all values of the step's random views, by which views
+    that are not finite are noticed.
+    """
     rate = learning_rate_of(
         position.epoch, state.settings, batch=position.batch, n_batches=batch.n_batches
     )
@@ -152,9 +156,10 @@ def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) 
 
 
 def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Add a batch's contrastive gradient to the weights, encoding the whole batch in one pass.
+    """Compute a batch's contrastive loss and its gradients, encoding the whole batch in one pass.
 
-    The loss is returned with its embeddings.
+    Gradients are added to ``grad`` of each weight, and no weight changes. Returned are the loss,
+    the embeddings of the batch's two views, and its metadata.
     """
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
@@ -166,8 +171,8 @@ def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position)
 def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -> Contrasted:
     """Compute the contrastive loss of `features` (2, n, n_features), and back-propagate the loss.
 
-    Gradients go to the head, to a learned temperature, and to the features or the encoder before
-    them. `rows` are the row numbers of the n samples.
+    Gradients are added to ``grad`` of the head, of a learned temperature, and of the features or
+    the encoder before them. `rows` are the row numbers of the n samples.
     """
     z1, z2 = state.project(features)
     metadata = state.metadata_of(rows, features)
@@ -178,9 +183,11 @@ def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -
 
 
 def _backward_in_parts(state: ContrastiveState, batch: Batch, position: Position) -> Contrasted:
-    """Add a batch's contrastive gradient to the weights, encoding one micro-batch at a time.
+    """Compute a batch's contrastive loss and its gradients, encoding one micro-batch at a time.
 
-    Gradients are cached, as described above in the module. The loss of the whole batch is returned.
+    Gradients of features are cached, as the module's description says. Gradients are added to
+    ``grad`` of each weight, and no weight changes. Returned are the loss of the whole batch, the
+    embeddings of its two views, and its metadata.
     """
     rows = []
     kept = []

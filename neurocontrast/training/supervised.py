@@ -94,7 +94,10 @@ def fit_supervised(
 
 
 def supervised_step(state: SupervisedState, batch: Batch, position: Position) -> dict[str, float]:
-    """Change the weights by the supervised loss of a batch; return the batch's metrics by name."""
+    """Change the weights by the supervised loss of a batch; return the batch's metrics by name.
+
+    `position` is not changed; the caller counts the batch afterwards.
+    """
     begin_step(state, batch, position)
     rows, images = next(batch.images)
     with drawing(state, position) as occasion:
@@ -106,10 +109,12 @@ def supervised_step(state: SupervisedState, batch: Batch, position: Position) ->
 
 
 def _measure(state: SupervisedState, epoch: int, after_batch: CheckStop) -> MetricsRow:
-    """Return the validation loss after an epoch as ``val_loss``; None without validation rows.
+    """Return the validation loss after an epoch as a dictionary with the key ``val_loss``.
 
-    The weights are copied if this loss is the lowest so far. If the encoder was not pretrained,
-    BatchNorm statistics are re-estimated before. `after_batch` is called after each batch.
+    The value is None without validation rows. If the encoder was not pretrained, BatchNorm
+    statistics are re-estimated before the loss is computed. If the loss is the lowest so far,
+    `state` keeps a copy of the weights. The function `after_batch` is called after each batch; it
+    raises an error to stop.
     """
     if not state.pretrained:
         reestimate(state, state.model, after_batch=after_batch)

@@ -200,7 +200,7 @@ def evaluate(
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`
         and, where it takes them, `sites`. A repeat ends where a scan would be tested for the second
         time. Where every split tests one whole site that it does not train on, sites count as held
-        out, and the baseline goes without them.
+        out, and ``site`` is no covariate of the baseline.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress, bool or None

@@ -81,8 +81,8 @@ def explain(
 
     For a run of regional measures, rank the measures by their share of the differences, with 95 %
     intervals.
-    Of a run of members the map, or the ranking, is that of the mean of the members' scores: the
-    mean of their maps.
+    For a run of several encoders (members), the mean of their scores is explained: the map, or the
+    ranking, is the mean of the members' maps.
 
     Parameters
     ----------
@@ -175,9 +175,11 @@ def _list_scans(
 
 
 def _make_ready(sources: Sequence[Brains], cohorts: Sequence[Cohort], progress: Progress) -> None:
-    """Prepare the scans of `cohorts`, one cohort for each network's source.
+    """Preprocess the scans to explain, for each network of the run, and keep them for reading.
 
-    Sources that prepare alike have their scans prepared once.
+    `sources` has for each network the object that reads and preprocesses its scans, and `cohorts`
+    the scans. Networks with the same source have their scans preprocessed once. Nothing is
+    returned.
     """
     for number in dict.fromkeys(first_alike(sources)):
         sources[number].make_ready(cohorts[number], progress)

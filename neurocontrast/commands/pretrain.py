@@ -31,7 +31,8 @@ class PretrainingRun(Written):
     def metrics(self) -> pd.DataFrame:
         """Table of training metrics, one row an epoch; empty for a linear encoder.
 
-        In a run of members, column ``member`` has the number of the member.
+        For a run that trains several encoders (members), column ``member`` has the encoder's
+        number, from 0.
         """
         if not has_members(self.location):
             return pd.DataFrame(read_metrics(self.location))

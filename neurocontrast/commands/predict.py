@@ -65,8 +65,8 @@ def predict(
         `index` reads, or a DataFrame with identifiers and measures; with weights of scans: a scan
         (NIfTI, FreeSurfer), a folder of scans at any depth, or a table with one row per scan. With
         an evaluation: table written by `embed`, or a DataFrame like that, with the run whose
-        embeddings the probe was fitted on. With `run`: scans as for weights. With a `run` of regional
-        measures: a table or a folder of these, or the table of people to whom those of
+        embeddings the probe was fitted on. With `run`: scans as for weights. A `run` of regional
+        measures takes a table or a folder of these, or the table of people to whom the measures of
         ``data.measures`` belong.
     out : path, optional
         Table to write, ending in ``.tsv``; with weights it may be left out, and the table is that

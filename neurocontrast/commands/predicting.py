@@ -49,9 +49,7 @@ class Predictions(Written):
         return ProbePredictionsRecord.of(read_json(path), path)
 
     def summary(self) -> str:
-        """Return lines of text: numbers of predicted, outlying and failed scans, shifts at
-        sites.
-        """
+        """Return lines of text: counts of predicted, outlying and failed scans; shifts at sites."""
         record = self.record
         n_predicted = record.n.scans - record.n_failed
         title = f"{record.target} predicted for {count_text(n_predicted, 'scan')}"
@@ -97,8 +95,9 @@ class PeoplePredictions(Written):
         return f"{type(self).__name__}('{path}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Return lines of text: numbers of predicted and outlying people, shifts at sites,
-        errors.
+        """Return lines of text: numbers of predicted and outlying people, shifts at sites, errors.
+
+        The lines are those of the constructor's `lines`.
         """
         return "\n".join(self._lines)
 

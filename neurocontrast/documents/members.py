@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 
 class JoinedMember(BaseModel):
-    """Origin and recipe of an encoder that was trained as a run of its own, then joined."""
+    """Origin and settings of one encoder (member) in a run that `join` made of several runs."""
 
     model_config = ConfigDict(frozen=True)
 

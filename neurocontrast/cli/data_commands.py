@@ -469,8 +469,9 @@ def copy_recipe(
 
 
 def _recipe(name: str) -> Path:
-    """Return the path of the recipe called `name`, a YAML file of the package; refuse other
-    names.
+    """Return the path of the recipe called `name`, a YAML file of the package.
+
+    A name that no recipe has is refused.
     """
     from neurocontrast.config.recipes import list_recipes
 

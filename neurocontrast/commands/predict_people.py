@@ -251,20 +251,16 @@ class _Columns:
     """Predictions of people by the probes of weights, from which `table` makes one table.
 
     A calibration is a shift of the predictions at a site, learned from labelled people of the site.
+    `zero_shot` has, by target, the predictions before calibration, and `predicted` those after.
+    `is_calibrated_on` is a mask of the people whose labels were used. `percentiles` has the
+    percentile of each person's distance from the training features, or is None.
     """
 
     predicted: Predicted
-    """Predictions after calibration, with the people and the weights."""
     zero_shot: dict[str, Floats]
-    """Target → predictions before calibration, one a person."""
     calibrations: list[Calibration]
-    """Shifts of the predictions, one entry for each calibrated target; empty without
-    calibration.
-    """
     is_calibrated_on: pd.Series
-    """Mask of the people whose labels were used for a shift."""
     percentiles: Floats | None
-    """Percentile of each person's distance from the training features; None if unknown."""
 
     def _identifiers(self) -> pd.DataFrame:
         """Return the predicted people's identifiers, with site and age where anybody has them."""

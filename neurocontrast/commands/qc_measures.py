@@ -40,7 +40,7 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True, eq=False)
 class ComparedMeasures:
-    """Result of `compare_measures`: table of people, HTML page, number of people unmeasured."""
+    """Result of `compare_measures`: table of people, HTML page, number of unmeasured people."""
 
     table: pd.DataFrame
     """People with their measures outside of bounds, one row a person, as in ``qc.tsv``."""

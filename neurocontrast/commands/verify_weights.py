@@ -163,11 +163,12 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 
 
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
-    """Return the test sample whose features ``answer.json`` states, as one network reads it.
+    """Return the test sample that ``answer.json`` is about, as the reader of one network takes
+    samples.
 
-    `answer` holds that file, and `source` reads and prepares samples for the network. The sample is
-    a list of one scan, or a table of regional measures; if the file names none, an artificial scan
-    (phantom), or an invented person's measures.
+    `answer` holds that file, which states the features of the sample, and `source` is the reader.
+    The sample is a list of one scan, or a table of regional measures; if the file names none, an
+    artificial scan (phantom), or an invented person's measures.
     """
     names = answer.content.sample
     if names is None:
@@ -240,7 +241,7 @@ def _scan_of(
 
 
 def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
-    """Return the reader of scans (source) that prepares the user's scan, as one network needs it.
+    """Return the reader of scans (source) that prepares the user's scan for the comparison.
 
     `sources` has one for each network of the run. Chosen is the first network of `answer` whose
     channels are the channels for which ``answer.json`` has ranges over training scans; if none has

@@ -261,8 +261,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _two_encoders(self) -> Self:
-        """Refuse a second encoder, ``encoder_2``, that one loss cannot train together with the
-        first.
+        """Refuse a second encoder, ``encoder_2``, that cannot share one loss with the first.
 
         The first must be a network for scans, the second the network ``mlp`` for regional measures,
         both with projection heads that end in the same size. Components beside a network are

@@ -51,8 +51,7 @@ class EmbeddingsInfo(PretrainingPeople):
 
     @property
     def encoder_digest(self) -> str | None:
-        """Text by which encoders are told apart: SHA-256 of the weights, and settings of the
-        read-out.
+        """Text that tells encoders apart: SHA-256 of the weights, then settings of the read-out.
 
         Layer, precision and read-out follow the SHA-256 after commas, unless they are the defaults.
         None if the description of the run states no SHA-256.

@@ -50,7 +50,9 @@ def join(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Join embeddings of the same scans to one table, or runs to one that averages predictions."""
+    """Join embeddings of the same scans to one table, or runs to a run that averages
+    predictions.
+    """
     listed_names = None if names is None else names.split(",")
     path = neurocontrast.join(
         embeddings, out=out, names=listed_names, overwrite=overwrite, progress=common.progress

@@ -114,7 +114,7 @@ def _following(run: Path) -> tuple[str | Path, ...]:
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
     """Return the `Result` of pretraining several encoders: the losses of each in its last epoch.
 
-    `metrics` has one row for each member of the run and epoch.
+    `metrics` has one row for each encoder (member) of the run and epoch.
     """
     last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[
@@ -381,8 +381,9 @@ def verify_weights(
 ) -> Result:
     """Check that weights give their stated features here, and compare a scan with training scans.
 
-    The features are stated for a sample that comes with the weights, or is made again. A scan of
-    yours is compared by volume and brightness; of regional measures a table is compared.
+    The features are stated for a test sample, which comes with the weights or is a phantom that is
+    computed. Your scan (--scan) is compared by volume and brightness; for weights of regional
+    measures give a table of measures.
     """
     verified = neurocontrast.verify_weights(weights, scan=scan or None)
     lines = []

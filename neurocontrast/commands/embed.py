@@ -263,8 +263,8 @@ def _leave_out(
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[FlowStep]:
     """Count the scans and subjects that were listed, and that were left out, by reason.
 
-    Left out are scans that are `listed` and not `chosen` by the settings, and scans that are chosen
-    and cannot be `read`.
+    Scans are left out if they are `listed` and not `chosen` by the settings, or chosen and not
+    `read`, since they cannot be used. A reason without scans has no step.
     """
     unchosen = without(listed, set(chosen.names()))
     unreadable = without(chosen, set(read.names()))

@@ -77,7 +77,11 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def models(self) -> dict[str, dict[str, Metric]]:
-        """Metrics of the embedding, and of all baseline models, by the name of the model."""
+        """Metrics by name of the model, then by name of the metric.
+
+        The models are the embedding, or the fine-tuned network, and those that it is compared with,
+        such as ``covariates only``. A model without metrics is absent.
+        """
         record = self.record
         trained = record.probe.name if record.finetuning else None
         models = {trained or "embedding": record.metrics, "covariates only": record.baseline}

@@ -52,7 +52,10 @@ _EVALUATED = ["participant_id", "subject_id", "session", "y_true"]
 
 @dataclass(frozen=True)
 class _Subjects:
-    """Scans that were explained, one a subject, with their true labels and the encoder."""
+    """Scans that were explained, one a subject, with their true labels and the encoder.
+
+    `encoder` describes the encoder whose features the explained probe reads.
+    """
 
     cohort: Cohort
     truths: list[str]
@@ -164,10 +167,11 @@ def _list_scans(
     evaluated: pd.DataFrame,
     source: Brains,
 ) -> Cohort:
-    """List the scans of the table `participants`.
+    """Return the scans of the table `participants`, as `source` reads them.
 
     Without that argument, look in the folders around the evaluation for the table whose scans were
-    evaluated.
+    evaluated. `evaluated` are the evaluated scans, and `source` is the reader of scans of the first
+    network.
     """
     if participants is None:
         return find_cohort(evaluation, evaluated, source, images_root)

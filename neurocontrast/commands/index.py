@@ -174,8 +174,8 @@ class _Files:
     def remove_old_measures(self, sources: Sequence[Path]) -> None:
         """Remove measures of an earlier call of `index`, which `pretrain` would take for new ones.
 
-        Removed are only measures that the record of that call names. Measures among `sources`, the
-        tables that this call has read, are refused.
+        Removed are only measures that ``index.json`` of that call names. Measures among `sources`,
+        the tables that this call has read, are refused.
         """
         if not (self.measures.is_file() and self.record.is_file()):
             return

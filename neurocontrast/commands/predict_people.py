@@ -216,7 +216,7 @@ def _check_ages(
     source: str,
     warnings: list[str],
 ) -> None:
-    """Refuse true ages in another unit than years, or of one age alone; warn of a narrow range.
+    """Refuse true ages in another unit than years, or all alike at a site; warn of a narrow range.
 
     `truths` are the true ages, read from the file `source`, by which the predicted ages `scores`
     are calibrated at each site. A narrow range of ages at a site is added to `warnings`.

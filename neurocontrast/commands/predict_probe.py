@@ -126,8 +126,8 @@ def _describe_outside(
     """Count the scans whose features lie far from the training features of the probe.
 
     The record has the counts of all scans and of each site. Its ``message`` is a warning as text if
-    more scans lie outside than by chance, else None. No record, but None, is returned for a probe
-    that does not store the distribution of its training features.
+    more scans lie outside than by chance, else None. For a probe that does not store the
+    distribution of its training features, None is returned in place of a record.
     """
     if fitted.distribution is None:
         return None

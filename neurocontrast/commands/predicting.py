@@ -97,7 +97,7 @@ class PeoplePredictions(Written):
     def summary(self) -> str:
         """Return lines of text: numbers of predicted and outlying people, shifts at sites, errors.
 
-        The lines are those of the constructor's `lines`.
+        They are the argument `lines` of the constructor.
         """
         return "\n".join(self._lines)
 

@@ -44,7 +44,10 @@ class PretrainingRun(Written):
         return pd.concat(tables, ignore_index=True)
 
     def summary(self) -> str:
-        """Return a line: numbers of training scans and people, and the last epoch's losses."""
+        """Return a line: numbers of training scans and people, and the last epoch's losses.
+
+        For a run of several encoders (members), their number is in place of epoch and losses.
+        """
         cohort = read_provenance(self.location).cohort
         n_scans = cohort.n_scans or 0
         n_people = cohort.n_subjects or n_scans

@@ -43,7 +43,9 @@ class ComparisonResult(WrittenFigures):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Difference of every metric of each model from the reference, with its p-values."""
+        """Difference of every metric between each model and the first, with interval and
+        p-values.
+        """
         return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
 
     @property

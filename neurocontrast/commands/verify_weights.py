@@ -43,14 +43,14 @@ predictions as a share of the prediction."""
 
 @dataclass(frozen=True)
 class Verification:
-    """Comparison by `verify_weights` of weights with a known answer, and of a scan, if given.
+    """Comparison of weights with a known answer, and of a user's scan with the training scans.
 
-    The user's scan is compared with the training scans of the weights.
+    `verify_weights` returns one. The known answer are the features, recorded in ``answer.json``, of
+    a test sample. `facts` and `doubts` are empty if no scan was given.
     """
 
     checks: list[tuple[bool, str]]
-    """Comparisons with the known answer, the recorded features of a test sample: whether each
-    passed, and a sentence with the numbers."""
+    """Comparisons with the known answer: whether each passed, and a sentence with the numbers."""
     facts: list[str] = field(default_factory=list)
     """Sentences on the user's scan, and on measures in which the scan is like the training
     scans."""
@@ -163,8 +163,7 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 
 
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
-    """Return the test sample that ``answer.json`` is about, as the reader of one network takes
-    samples.
+    """Return the test sample of ``answer.json`` in the form that the reader of one network takes.
 
     `answer` holds that file, which states the features of the sample, and `source` is the reader.
     The sample is a list of one scan, or a table of regional measures; if the file names none, an

@@ -58,7 +58,9 @@ _SUFFIXES = (".pt", ".safetensors")
 _N_SHOWN = 5
 """Largest number of layers that a message names, of those left out when weights are imported."""
 _STATE = "monai.safetensors"
-"""State dict with MONAI's names, beside the weights of an exported member."""
+"""Name of a state dict with MONAI's names, beside the weights of each encoder of an exported
+run.
+"""
 
 
 @in_default_torch_state

@@ -136,10 +136,11 @@ _DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
 
 
 def with_defaults_of_kind(content: Mapping[str, object]) -> Json:
-    """Return sections of a configuration with the defaults of its ``data.kind``.
+    """Return sections of a configuration with the defaults of its kind of data added.
 
-    The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for
-    measures.
+    The kind is that of section ``data``. Only defaults that differ from the schema's own are added:
+    the schema's are for volumes, `_DEFAULTS` has others for natural images and for measures. Keys
+    that are set stay.
     """
     filled = _with_lists_of_measures(content)
     kind = kind_of_section(content.get("data"))

@@ -237,7 +237,7 @@ class EncoderContract(EncoderDescription):
 
 
 class MemberWeights(Document):
-    """SHA-256 of the weights of one encoder in a run of several."""
+    """SHA-256 of the weights of one encoder (member) in a run of several."""
 
     sha256: str
 
@@ -269,7 +269,7 @@ class MemberKind(EncoderDescription):
 
 
 class BlockDescription(Document):
-    """Columns of joined embeddings (a block) that come from one of several tables."""
+    """Columns of joined embeddings (a block) that come from one of the joined tables."""
 
     n_features: int
     encoder: str | None = None

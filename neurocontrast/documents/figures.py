@@ -58,13 +58,15 @@ class Increment(ResultSection):
     interval: Interval = None
     p_value: StrictFloat | None = None
     p_adjusted: StrictFloat | None = None
-    """The p-value after Holm's correction for the number of baselines; None with a single one."""
+    """The p-value after Holm's correction for the number of models that the embedding is compared
+    with; None with a single one.
+    """
 
     @property
     def p_tested(self) -> float | None:
         """P-value of the embedding's difference from another model, after Holm's correction if any.
 
-        Corrected is for the number of baselines, if there are several.
+        The correction is for the number of models that the embedding is compared with, if several.
         """
         if self.p_adjusted is None:
             return self.p_value

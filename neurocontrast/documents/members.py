@@ -27,7 +27,7 @@ class JoinedMember(BaseModel):
 
 
 class MembersRecord(BaseModel):
-    """Content of ``members.json``: seed, training people and weights of each encoder of the run."""
+    """Content of ``members.json``: seed, sites left out, and weights of each encoder of the run."""
 
     model_config = ConfigDict(frozen=True)
 

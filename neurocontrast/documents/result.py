@@ -1,4 +1,4 @@
-"""``evaluation.json``: the result of an evaluation, which findings, reports and comparisons read.
+"""``evaluation.json``: the result of an evaluation, which reports and comparisons read.
 
 Attributes have the names of the keys. This module has the sections on target, folds and models. A
 further analysis (finding), such as the learning curve, has a section of its own in the file, which
@@ -310,7 +310,10 @@ class Result(ResultSection):
         return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
-        """Return the keys to write to ``evaluation.json``: fields that were set, findings last."""
+        """Return the keys to write to ``evaluation.json``: fields that were set, then analyses.
+
+        A further analysis (`Part`) is under its own key, such as ``learning_curve``.
+        """
         dumped = self.model_dump(mode="json", exclude_unset=True)
         models = dumped.pop("models", {})
         content = {}

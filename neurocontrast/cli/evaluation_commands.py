@@ -50,8 +50,10 @@ def join(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Join embeddings of the same scans to one table, or runs to a run that averages
-    predictions.
+    """Join embeddings of the same scans to one table, or runs to one that averages predictions.
+
+    The joined run has the encoders of all runs: `evaluate` then fits a probe to the features of
+    each, and averages the predictions.
     """
     listed_names = None if names is None else names.split(",")
     path = neurocontrast.join(

@@ -43,9 +43,7 @@ class ComparisonResult(WrittenFigures):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Difference of every metric between each model and the first, with interval and
-        p-values.
-        """
+        """Differences of each model from the first, by metric, with interval and p-values."""
         return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
 
     @property

@@ -93,7 +93,9 @@ class ConfigOptions(CommonOptions):
     ] = None
 
     def resolve(self, *, check_objective: bool = False, **sections: Mapping[str, object]) -> Config:
-        """Return the configuration: the file, then ``--set``, then the command's own options.
+        """Return the configuration; own options override ``--set``, and ``--set`` the file.
+
+        Own options are the flags of one command, such as ``--n-folds``.
 
         Parameters
         ----------
@@ -222,7 +224,7 @@ class Result:
     """Figures for programs, printed by ``--json``."""
     title: str = ""
     table: pd.DataFrame | None = None
-    """Figures for people; numbers are shown with three digits."""
+    """Figures for people; a float is shown with three significant digits."""
     notes: list[str] = field(default_factory=list)
     """Lines below the table."""
     path: Path | None = None
@@ -344,7 +346,10 @@ def _console(stream: Any) -> Console:
 
 
 def _cell(value: Any) -> str:
-    """Return the value of a cell as text: numbers with three digits, "" for a missing value."""
+    """Return the value of a cell as text: three significant digits for a float, "" if missing.
+
+    A float of 1000 or more is rounded to a whole number. Integers and words stay as they are.
+    """
     if value is None or value != value:
         return ""
     if not isinstance(value, float):

@@ -331,8 +331,8 @@ def check(
 
     Of people with regional measures (measures.tsv beside the table, or --set
     data.measures=[FILE]), and of a table or folder of measures, the measures are checked. With
-    --config, or --set of a key of the preprocessing (data.shape, data.normalise …), also check
-    whether each scan fits it.
+    --config, or --set of a key of the preprocessing (data.shape, data.normalise …), each scan is
+    also preprocessed, and a scan that cannot be is a problem; the result is not kept.
     """
     from neurocontrast.data.settings import DataSettings, MeasureDataSettings
 
@@ -387,7 +387,7 @@ def check(
 
 
 def _named_measures(tables: Sequence[Path]) -> tuple[str, ...]:
-    """Return the option ``--set data.measures=[…]``, as two words; no words without tables.
+    """Return the words of the option ``--set data.measures=[…]``; empty without tables.
 
     `tables` are tables of measures that `pretrain` would not find alone.
     """
@@ -404,7 +404,7 @@ def _holds_people(participants: Path) -> bool:
 
 
 def list_recipes(common: CommonOptions) -> Result:
-    """List the recipes that come with the package."""
+    """List the recipes that come with the package: configurations for `pretrain`, used by name."""
     from neurocontrast.config.recipes import describe_recipe, list_recipes
 
     recipes = {name: describe_recipe(file) for name, file in list_recipes().items()}
@@ -415,7 +415,11 @@ def list_recipes(common: CommonOptions) -> Result:
 
 
 def show_recipe(common: CommonOptions, name: Name) -> Result:
-    """Print a recipe with every key, of the recipe that is extended too."""
+    """Print a recipe with every key, including the keys of a recipe that is extended.
+
+    A recipe that extends another names only the keys that differ; the output has the keys of both,
+    and can be used alone.
+    """
     from neurocontrast.config.bases import write_out
 
     recipe = write_out(_recipe(name))
@@ -427,7 +431,11 @@ def copy_recipe(
     name: Name,
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
-    """Copy a recipe with every key to a file to be changed, beside the schema for editors."""
+    """Copy a recipe with every key to a new file, which you then change.
+
+    The schema, by which editors complete and check the keys, is written to the same folder as
+    neurocontrast.schema.json.
+    """
     from neurocontrast.config.bases import write_out
 
     source = _recipe(name)
@@ -461,7 +469,10 @@ def copy_recipe(
 
 
 def _recipe(name: str) -> Path:
-    """Return the file of the recipe with a name; refuse a name that no recipe has."""
+    """Return the path of the recipe called `name`, a YAML file of the package.
+
+    A name that no recipe has is refused.
+    """
     from neurocontrast.config.recipes import list_recipes
 
     recipes = list_recipes()

@@ -50,7 +50,11 @@ def join(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Join embeddings of the same scans to one table, or runs to one that averages predictions."""
+    """Join embeddings of the same scans to one table, or runs to one that averages predictions.
+
+    The joined run has the encoders of all runs: `evaluate` then fits a probe to the features of
+    each, and averages the predictions.
+    """
     listed_names = None if names is None else names.split(",")
     path = neurocontrast.join(
         embeddings, out=out, names=listed_names, overwrite=overwrite, progress=common.progress
@@ -76,9 +80,9 @@ def _joined_tables(path: Path) -> Result:
 
 
 def _joined_runs(run: Path) -> Result:
-    """Return the `Result` of joining runs: a table of members, and the command that embeds scans.
+    """Return the `Result` of joining runs: a table of encoders, and the command that embeds scans.
 
-    `run` is the folder of the joined run.
+    `run` is the folder of the joined run; the table has a row for each of its encoders (members).
     """
     from neurocontrast.encoders.members import read_record
 
@@ -95,7 +99,11 @@ def _joined_runs(run: Path) -> Result:
 
 
 def evaluation_of(embeddings: Path, columns: Collection[str]) -> tuple[object, ...]:
-    """Return the words of the command that evaluates embeddings, with a target among `columns`."""
+    """Return the command that evaluates `embeddings`, as a tuple of words, to suggest as the next.
+
+    The target is the first of diagnosis, age, sex and label among `columns`; if none is, the word
+    ``COLUMN``, which the user replaces.
+    """
     target = next(
         (name for name in ("diagnosis", "age", "sex", "label") if name in columns), "COLUMN"
     )
@@ -207,8 +215,10 @@ def predict(
 ) -> Result:
     """Predict people's age, sex … by all probes of weights at once, or by an evaluation's probe.
 
-    With weights, such as `predict measures FREESURFER --out people.tsv`, the table says who lies
-    outside of the people learned from, and why. A bad scan stops no other; the exit code is then 1.
+    Weights are a trained encoder with its probes, each for one column; `weights list` names them.
+    `predict measures FREESURFER --out people.tsv` predicts by the weights called measures. The
+    table says who lies outside of the people learned from, and why. A bad scan stops no other; the
+    exit code is then 1.
     """
     from neurocontrast.commands.predicting import Predictions
 
@@ -314,7 +324,12 @@ def compare(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Compare evaluations of the same scans in the same folds, with tests for overlapping folds."""
+    """Compare evaluations of the same scans in the same folds: differences, intervals and tests.
+
+    Differences are from the first evaluation. The test over folds allows for training folds that
+    share scans (Nadeau and Bengio); evaluations with whole sites held out have intervals and no
+    test.
+    """
     settings = common.resolve().evaluation
     result = neurocontrast.compare(
         evaluations,
@@ -330,7 +345,7 @@ def compare(
 
 
 def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
-    """Return the first metric of an evaluation for each model, and the number of warnings.
+    """Return the `Result` of an evaluation: its first metric for each model, and warnings counted.
 
     `page` is the report of the evaluation, if one was written.
     """
@@ -364,7 +379,11 @@ def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
 
 
 def external_figures(external: ExternalTest, metric: str) -> dict[str, object]:
-    """Return a metric of the external test set for each model, with the number of scans tested."""
+    """Return name of a model → metric on the external test set, and the number of scans tested.
+
+    The external test set are other people, on whom models are tested once (``--test``). The keys
+    ``n_scans`` and ``metric`` come before the models.
+    """
     figures: dict[str, object] = {"n_scans": external.n.scans, "metric": metric}
     models = {"embedding": external.metrics, "covariates only": external.baseline}
     for name, metrics in models.items():
@@ -374,9 +393,9 @@ def external_figures(external: ExternalTest, metric: str) -> dict[str, object]:
 
 
 def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[dict[str, str]]:
-    """Return a metric of the external test set as rows of the terminal's table, one a model.
+    """Return a metric on the external test set as rows of the terminal's table, one a model.
 
-    An undefined figure has its reason.
+    `title` is the name of the column of the metric. An undefined figure has its reason.
     """
     models = {"embedding": external.metrics, "covariates only": external.baseline}
     rows = []
@@ -391,7 +410,11 @@ def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[di
 
 
 def comparison_result(result: ComparisonResult) -> Result:
-    """Return the difference of every model from the first, with interval and corrected p-value."""
+    """Return the `Result` of comparing evaluations: differences of every model from the first.
+
+    The table has one row for each metric and model, with the difference of the metric, its
+    interval, and the p-value corrected for several models (Holm).
+    """
     differences = result.table
     record = result.record
     records = differences.astype(object).where(differences.notna(), None).to_dict("records")
@@ -405,9 +428,11 @@ def comparison_result(result: ComparisonResult) -> Result:
 
 
 def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
-    """Yield sentences on sites left out of training, and on scans outside the training data.
+    """Yield sentences on metrics at sites without training scans, and on outlying scans.
 
-    An evaluation that measured neither has no such sentences.
+    Training is the fit of the evaluated models, such as the probe. For the first sentences, models
+    were fitted again without any scan of a site. Outlying scans have features far from those of the
+    training scans. An evaluation that measured neither has no such sentences.
     """
     from neurocontrast.documents.findings import ExternalTest, NewSite, Outlyingness
 
@@ -428,7 +453,7 @@ def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
 def _lines_of_models(new_site: NewSite) -> Iterator[str]:
     """Yield a sentence for each model: its metric at sites trained on, and at sites left out.
 
-    `new_site` is the part of an evaluation's record that has the metrics.
+    `new_site` is the section of ``evaluation.json`` that has the metrics.
     """
     metric = new_site.metric or ""
     sites = f"{new_site.n_sites} sites left out"

@@ -1,9 +1,8 @@
 """Replace parameters of Python by flags of the command line in the messages of a command.
 
-A message is made once, by the function that refuses its input, and is shown to people of Python and
-of the command line. Python's reader passed ``overwrite=True`` to `neurocontrast.evaluate`; the
-reader of the command line typed ``--overwrite``, and cannot type ``overwrite=True``. So messages
-name parameters, and a command replaces them before it shows the message.
+A message is made once, by the function that refuses its input, and names the function's parameters.
+A user of Python can pass ``overwrite=True`` to `neurocontrast.evaluate`; a user of the command line
+has to type ``--overwrite``. So a command replaces parameters by flags before it shows the message.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Flags:
         -------
         str
             Message for the command line. A parameter whose flag the message names already stays:
-            the message is written for both readers.
+            the message was written for users of Python and of the command line.
 
         Examples
         --------
@@ -78,9 +77,11 @@ class Flags:
         return _NAMED.sub(self._in_flags, message)
 
     def _in_flags(self, match: re.Match[str]) -> str:
-        """Rewrite a Python parameter that an error message names as a flag with its value.
+        """Return the words of the command line for one Python parameter in an error message.
 
-        A match that is no parameter of the command is returned unchanged.
+        `match` is a match of `_NAMED`, a parameter with or without its value, which the caller
+        replaces by the returned words: ``--overwrite`` for ``overwrite=True``. The match itself is
+        returned if it is no parameter of the command, or if the message names the flag already.
         """
         name = match["subject"] or match["parameter"]
         flag = self.by_parameter.get(name, "")

@@ -114,7 +114,7 @@ def _following(run: Path) -> tuple[str | Path, ...]:
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
     """Return the `Result` of pretraining several encoders: the losses of each in its last epoch.
 
-    `metrics` has one row for each member of the run and epoch.
+    `metrics` has one row for each encoder (member) of the run and epoch.
     """
     last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[
@@ -135,7 +135,7 @@ def embed(
     overwrite: Overwrite = False,
     skip: _Skip = None,
 ) -> Result:
-    """Embed scans with a frozen encoder, after the preprocessing of the run's own scans.
+    """Embed scans with a frozen encoder, preprocessed as the scans that the encoder learned from.
 
     The same command continues one that was killed.
     """
@@ -170,8 +170,8 @@ def finetune(
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write an evaluation.
 
-    Of a run of members each is trained, and their predictions are averaged. The same command
-    continues one that was stopped.
+    If the run has several encoders (members), each is trained, and their predictions are averaged.
+    The same command continues one that was stopped.
     """
     options = dict(common.arguments)
     overrides = list(common.overrides or ())
@@ -219,7 +219,7 @@ def explain(
     """Map where in the brain a change of the scan changes the prediction, or rank measures, for
     `report`.
 
-    Of a run of members the map is that of the mean of their scores.
+    If the run has several encoders (members), the mean of the members' scores is explained.
     """
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
     options = dict(common.arguments)
@@ -316,7 +316,7 @@ def export_weights(
 ) -> Result:
     """Write an encoder's weights as a plain state dict with the names of MONAI's networks.
 
-    A run of members becomes a folder, which other commands take as RUN.
+    A run of several encoders (members) becomes a folder, which other commands take as a run.
     """
     return Result(
         path=neurocontrast.export_weights(
@@ -379,7 +379,12 @@ def verify_weights(
         ),
     ] = None,
 ) -> Result:
-    """Check that this installation gives an encoder's stated features, and whether a scan fits."""
+    """Check that weights give their stated features here, and compare a scan with training scans.
+
+    The features are stated for a test sample, which comes with the weights or is a phantom that is
+    computed. Your scan (--scan) is compared by volume and brightness; for weights of regional
+    measures give a table of measures.
+    """
     verified = neurocontrast.verify_weights(weights, scan=scan or None)
     lines = []
     for passed, sentence in verified.checks:

@@ -151,7 +151,7 @@ def _values_of(evaluation: Result | None) -> dict[str, float]:
 
 
 def _list_versions() -> dict[str, str]:
-    """Return library → version, for the libraries with which a bundle is made."""
+    """Return name of a package → version, for the packages with which a bundle is made."""
     return {
         "monai": metadata.version("monai"),
         "numpy": metadata.version("numpy"),
@@ -191,7 +191,10 @@ def _probe_of(evaluation: str | os.PathLike[str], described: EncoderDescription)
 
 
 def _save_encoders(models: Path, run: Path) -> None:
-    """Copy the encoder of the folder `run`, or of each member, to `models`, without its head."""
+    """Copy the encoder of the folder `run` to `models`, without the projection head.
+
+    Of a run of several encoders (members) each encoder is copied, and ``members.json`` is written.
+    """
     for folder in members_of(run):
         contract = read_contract(folder).without("head")
         copy_encoder(folder, contract, models / folder.relative_to(run))
@@ -227,7 +230,11 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
 
 @dataclass(frozen=True)
 class _Samples:
-    """Channels, shape and table columns of an encoder's scans, for the templates of a bundle."""
+    """Channels, shape and table columns of the scans that one encoder reads.
+
+    The templates of a MONAI bundle, which are files of ``neurocontrast/bundling``, state them. For
+    an encoder of regional measures, `channels` names the measures, and `measures` is not None.
+    """
 
     channels: tuple[str, ...]
     """Names of the channels of a scan, or names of the regional measures."""
@@ -235,17 +242,24 @@ class _Samples:
     columns: tuple[str, ...] = ()
     """Table columns with the image files of a scan; empty for regional measures."""
     is_resampled: bool = False
+    """Whether the scans are resampled to a voxel size; False for regional measures."""
     measures: MeasuresContract | None = None
     """Standardisation of regional measures; None for scans."""
 
 
 @dataclass(frozen=True)
 class _AllSamples:
-    """Channels, columns and shapes of the scans of all encoders of a run, for the model card."""
+    """Channels, columns and shapes of the scans of all encoders of a run, for the model card.
+
+    The model card is the bundle's file ``docs/README.md``. For encoders of regional measures,
+    `channels` names the measures.
+    """
 
     channels: list[str]
+    """Names of channels or regional measures, each once, in the order of the encoders."""
     columns: list[str]
     shapes: list[str]
+    """Shapes of preprocessed scans as text, such as ``121 × 145 × 121``, each once."""
     is_resampled: bool
     """Whether the scans of all encoders are resampled to a voxel size."""
     is_alike: bool
@@ -255,7 +269,10 @@ class _AllSamples:
 
 
 def _samples_of(source: Brains) -> _Samples:
-    """Describe the scans, or the regional measures, that an encoder reads by its `source`."""
+    """Return channels, shape and table columns of the scans that an encoder reads, as `_Samples`.
+
+    `source` reads and preprocesses the scans, or regional measures, for that encoder.
+    """
     if isinstance(source, RegionalMeasures):
         return _Samples(source.known.columns, (1,), measures=source.known)
     channels = source.channels or ("t1",)
@@ -266,9 +283,11 @@ def _samples_of(source: Brains) -> _Samples:
 
 
 def _samples_of_all(sources: Sequence[Brains]) -> _AllSamples:
-    """Describe together the scans, or the regional measures, that all encoders of a run read.
+    """Return channels, columns and shapes of the scans that all encoders of a run read, each once.
 
-    `sources` has one entry for each encoder.
+    `sources` has one entry for each encoder, which reads and preprocesses the encoder's scans or
+    regional measures. Where encoders differ, the `_AllSamples` lists the values of all, and says
+    whether all scans are resampled and whether all table columns are the same.
     """
     channels = dict[str, None]()
     columns = dict[str, None]()

@@ -62,7 +62,9 @@ class CheckReport:
     recipe: tuple[str, ...] = ("small",)
     """Recipe for a first run on this table, as the command line takes it after ``--config``."""
     n_unprepared: int = 0
-    """Number of whole heads, and of brains that are not in MNI space."""
+    """Number of scans to prepare first: whole heads, brains outside of MNI space, and scans whose
+    column ``stage`` is ``raw``.
+    """
     measures: MeasuresFacts | None = None
     """Number, atlas and program of regional measures; None for a table of images."""
     unfound: tuple[Path, ...] = ()
@@ -145,7 +147,11 @@ class CheckReport:
         return "\n\n".join(parts)
 
     def _verdict(self, n_shown: int) -> str:
-        """Return the table's problems as text; without any, a sentence that counts raw scans."""
+        """Return the table's problems as text; without any, a sentence that says so.
+
+        At most `n_shown` problems are written in full. The sentence also counts the scans that must
+        be prepared first (`n_unprepared`), if there are any.
+        """
         if not self.passed:
             return self.problems.to_text(n_shown)
         if self.n_unprepared:
@@ -171,12 +177,15 @@ def check(
 ) -> CheckReport:
     """Check a table of scans, of other images, or of people with measures, and their data.
 
+    All problems are collected in the returned `CheckReport`, with warnings and counts by site.
+
     Parameters
     ----------
     participants, images_root, channels
         As for `neurocontrast.data.read_cohort`. Also a table or folder of regional measures.
     preprocessing : Preprocessing, optional
-        With it, `deep` also finds scans that would not fit. Nothing is fitted on the scans.
+        With `deep`, each scan is also preprocessed, and a scan whose preprocessing fails is a
+        problem. The result is not kept.
     measures : MeasureDataSettings, optional
         Where the tables of measures lie, and how many measures a person may lack. None for
         ``measures.tsv`` beside a table without a column ``path``, or the table itself.
@@ -239,13 +248,16 @@ def check(
 
 @dataclass(frozen=True)
 class _InspectedSamples:
-    """Result of opening a table's images: kind, warnings of their files, number of raw scans."""
+    """Result of opening a table's images: kind, warnings, number of scans to prepare first."""
 
     kind: str
     """Kind of the samples, as ``data.kind`` names it."""
     warnings: tuple[str, ...]
+    """Sentences on the table and the image files."""
     n_unprepared: int = 0
-    """Number of raw scans: whole heads, and brains that are not in MNI space."""
+    """Number of whole heads, brains outside of MNI space, and scans whose column ``stage`` is
+    ``raw``.
+    """
 
 
 def _readable_rows(inspection: Inspection) -> list[int]:
@@ -256,7 +268,10 @@ def _readable_rows(inspection: Inspection) -> list[int]:
 
 
 def _files_of_rows(cohort: Cohort, rows: Sequence[int]) -> list[Path]:
-    """Return all image files of some rows of a cohort's table, in the order of the rows."""
+    """Return the image files of some rows of a cohort's table, in the order of `rows`.
+
+    `rows` are numbers of rows, from 0. A scan can have several files.
+    """
     files = []
     for scan in cohort.subset(rows).scans:
         files += list(map(Path, files_of(scan)))
@@ -333,10 +348,12 @@ def _inspect_images(
 def _inspect_scans(
     inspection: Inspection, rows: Sequence[int], findings: Sequence[Finding]
 ) -> _InspectedSamples:
-    """Add the problems of opened scans to the problems of the table; count the raw scans.
+    """Add the problems of opened scans to the table's problems; count the scans to prepare first.
 
-    `findings` has the result of opening the scan of each of `rows`. Return the number of raw scans,
-    and warnings about the table, the images, and brains that are not in MNI space.
+    `findings` has, for each of `rows`, the problem, warnings and extent of an opened scan. To
+    prepare are whole heads, brains outside of MNI space, and scans whose column ``stage`` is
+    ``raw``. Return their number, with warnings about the table, the images, and brains outside of
+    MNI space.
     """
     readable = inspection.cohort.subset(rows)
     for row, name, finding in zip(rows, readable.names(), findings, strict=True):
@@ -352,9 +369,9 @@ def _inspect_scans(
 
 
 def _scans_called_raw(cohort: Cohort) -> set[ScanFiles]:
-    """Return the image files of scans that the cohort's column ``stage`` calls raw.
+    """Return the image files of scans whose cell in the cohort's column ``stage`` is ``raw``.
 
-    `index` writes the column; a table without the column has none.
+    `index` writes the column. The set is empty for a table without the column.
     """
     if "stage" not in cohort.table:
         return set()

@@ -62,5 +62,8 @@ def _count_scans(scans: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
 
 
 def without_ages(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `summarise` without ages: the youngest and oldest are single people."""
+    """Return the table of `summarise` without the columns of ages.
+
+    The youngest and oldest age of a site are those of single people, who could be recognised.
+    """
     return summary.loc[:, ~summary.columns.astype(str).str.startswith("age")]

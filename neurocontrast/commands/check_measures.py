@@ -1,4 +1,4 @@
-"""Check people with regional measures: both tables are read to the end, all problems listed."""
+"""Check a table of people and their tables of regional measures, and list all problems of both."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +20,17 @@ from neurocontrast.exceptions import ConfigError
 
 @dataclass(frozen=True)
 class MeasuresFacts:
-    """Number, atlas, program and tables of the regional measures that were checked."""
+    """Number, atlas, program and files of the regional measures that were checked."""
 
     n_measures: int
     atlas: str
     software: str
     sources: tuple[Path, ...]
+    """Files that the measures were read from."""
 
     @classmethod
     def of(cls, inspected: InspectedMeasures) -> "MeasuresFacts":
-        """Return number, atlas, program and tables of the measures that `inspected` has read."""
+        """Return number, atlas, program and files of the measures that `inspected` has read."""
         table = inspected.table
         return cls(inspected.values.shape[1], table.atlas, table.software, table.sources)
 
@@ -57,9 +58,11 @@ def settings_of_measures(
 def check_measures(
     participants: Path, settings: MeasureDataSettings, *, write_good: Path | None
 ) -> tuple[InspectedMeasures, tuple[str, ...]]:
-    """Read people and their measures to the end; return them with all problems, and warnings.
+    """Read people and their regional measures; return them with all problems, and warnings.
 
-    `write_good` is refused for a table of measures alone, which has no table of people.
+    A problem does not stop the reading: all problems are collected in `InspectedMeasures`.
+    `write_good` is the table that the caller will write, of the people without a problem; here it
+    is only refused if `participants` has measures alone, and so no people to write.
     """
     inspected = inspect_measures(participants, settings)
     if write_good is not None and not len(inspected.lines):
@@ -74,7 +77,8 @@ def check_measures(
 def add_counts(summary: pd.DataFrame, inspected: InspectedMeasures) -> pd.DataFrame:
     """Return `summary`, the counts by site, with columns ``missing`` and ``zero`` for the measures.
 
-    They have the numbers of missing values and of zeros at each site, and in the last row of all.
+    ``missing`` has the number of missing values at each site, and ``zero`` the number of zeros; the
+    last row has the numbers of all sites together.
     """
     counts = pd.DataFrame(
         {"missing": inspected.values.isna().sum(axis=1), "zero": inspected.zeros.sum(axis=1)}

@@ -1,4 +1,4 @@
-"""Describe this machine, and say if `pretrain` would refuse a configuration here."""
+"""Describe this machine, and check whether `pretrain` would refuse a configuration here."""
 
 import shlex
 
@@ -26,7 +26,9 @@ from neurocontrast.torch_state import in_default_torch_state
 def doctor(config: AnyConfig | None = None) -> Diagnosis:
     """Describe this machine, and check a configuration and its table as `pretrain` would.
 
-    Nothing is written.
+    Nothing is printed or written. The returned `Diagnosis` has the machine, the configured run, and
+    a problem if the accelerator cannot be used; ``print(diagnosis.to_text())`` shows it. Errors of
+    the configuration or of the table are raised, as by `pretrain`.
 
     Parameters
     ----------
@@ -69,7 +71,8 @@ def describe_machine() -> Machine:
 def _shape_without_table(settings: Config, source: Source) -> list[int]:
     """Return the shape of the scans that the configured encoder takes; refuse a shape too small.
 
-    The shape follows from the settings alone, since no table of scans is configured.
+    The shape follows from the settings and from `source`, the reader of scans, since no table of
+    scans is configured.
     """
     prepared = source.prepared(None)
     model = build_model(settings.encoder, n_channels=prepared.n_channels)
@@ -80,8 +83,9 @@ def _shape_without_table(settings: Config, source: Source) -> list[int]:
 def _plan(settings: Config, source: Source, listed: Cohort) -> Json:
     """Describe the run that `pretrain` would train on the table of scans `listed`.
 
-    State the shape of the encoder's input, the numbers of scans and members, and the recipe
-    recommended for the table.
+    The mapping has the shape of the encoder's input, the numbers of training, validation and
+    skipped scans, the number of encoders if several are trained (members), and the recipe
+    recommended for the table with the reason.
     """
     cohort, skipped = leave_out_unlearnable(settings, source, listed, SILENT)
     components = build_components(start_of_member(settings, 0), cohort)

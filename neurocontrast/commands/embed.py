@@ -144,7 +144,8 @@ def _list_scans(
 ) -> list[Reading[Source]]:
     """List the scans of the table `participants` as each network of a run reads them.
 
-    Refuse a table of which the networks would read different scans.
+    The result has an entry for each of `readers`. A table of which the networks would read
+    different scans is refused.
     """
     listings: list[Reading[Source]] = []
     for reader in readers:
@@ -169,7 +170,8 @@ def _warn_of_training_selection(settings: Config, n_scans: int, progress: Progre
 def _depends_on(info: EmbeddingsInfo, settings: EmbeddingSettings, device: str) -> list[object]:
     """List the weights, settings and software on which features depend to the last digit.
 
-    A digest of the list is the key by which features that a stopped call has kept are found.
+    The digest of the list names the folder in which a stopped call of `embed` keeps features, so
+    that a call with other weights or settings does not use them.
     """
     environment = content_of(info.environment)
     return [
@@ -185,9 +187,11 @@ def _depends_on(info: EmbeddingsInfo, settings: EmbeddingSettings, device: str) 
 def _find_finished(
     readings: Sequence[Reading[Source]], target: Path, depends_on: list[object]
 ) -> list[FinishedBatches]:
-    """Return, for each network, the features that a stopped call has kept beside `target`.
+    """Return, for each network, the features that a stopped call has kept on disk beside `target`.
 
-    `target` is the table to write; `depends_on` and the scans as read by the network are the key.
+    `target` is the table to write. Kept features are used if they were made from the same inputs:
+    the digest of `depends_on` (weights, settings and software) and of the scans as the network
+    reads them is in the name of their folder.
     """
     batches = []
     for number, reading in enumerate(readings):
@@ -225,9 +229,10 @@ def _extract(
 
 
 def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
-    """Return ``max_missing``, the share of measures that a person may lack, if set by the user.
+    """Return the share of measures that a person may lack, if the user changed the run's own share.
 
-    The mapping is empty if the user has not changed the share that the run records.
+    The result is ``{"max_missing": share}``, keys to add to the description of an embeddings table;
+    it is an empty mapping for scans, and for the share that the run itself records.
     """
     for reading in readings:
         source = reading.source
@@ -241,7 +246,8 @@ def _leave_out(
 ) -> tuple[list[Reading[Source]], pd.DataFrame]:
     """Select scans by `where` and prepare them; with `skip_unreadable`, leave out unusable scans.
 
-    Return the scans that all networks of the run can read, and a table of the scans left out.
+    Return the networks with the scans that all networks of the run can read, and a table of the
+    scans left out.
     """
     usable = []
     tables = []
@@ -257,8 +263,8 @@ def _leave_out(
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[FlowStep]:
     """Count the scans and subjects that were listed, and that were left out, by reason.
 
-    Left out are scans that are `listed` and not `chosen` by the settings, and scans that are chosen
-    and cannot be `read`.
+    Scans are left out if they are `listed` and not `chosen` by the settings, or chosen and not
+    `read`, since they cannot be used. A reason without scans has no step.
     """
     unchosen = without(listed, set(chosen.names()))
     unreadable = without(chosen, set(read.names()))

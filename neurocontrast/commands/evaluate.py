@@ -77,7 +77,11 @@ class EvaluationResult(WrittenFigures):
 
     @property
     def models(self) -> dict[str, dict[str, Metric]]:
-        """Metrics of the embedding, and of all baseline models, by the name of the model."""
+        """Metrics by name of the model, then by name of the metric.
+
+        The models are the embedding, or the fine-tuned network, and those that it is compared with,
+        such as ``covariates only``. A model without metrics is absent.
+        """
         record = self.record
         trained = record.probe.name if record.finetuning else None
         models = {trained or "embedding": record.metrics, "covariates only": record.baseline}
@@ -200,7 +204,7 @@ def evaluate(
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`
         and, where it takes them, `sites`. A repeat ends where a scan would be tested for the second
         time. Where every split tests one whole site that it does not train on, sites count as held
-        out, and the baseline goes without them.
+        out, and ``site`` is no covariate of the baseline.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress, bool or None

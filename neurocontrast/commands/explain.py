@@ -52,7 +52,10 @@ _EVALUATED = ["participant_id", "subject_id", "session", "y_true"]
 
 @dataclass(frozen=True)
 class _Subjects:
-    """Scans that were explained, one a subject, with their true labels and the encoder."""
+    """Scans that were explained, one a subject, with their true labels and the encoder.
+
+    `encoder` describes the encoder whose features the explained probe reads.
+    """
 
     cohort: Cohort
     truths: list[str]
@@ -81,8 +84,8 @@ def explain(
 
     For a run of regional measures, rank the measures by their share of the differences, with 95 %
     intervals.
-    Of a run of members the map, or the ranking, is that of the mean of the members' scores: the
-    mean of their maps.
+    For a run of several encoders (members), the mean of their scores is explained: the map, or the
+    ranking, is the mean of the members' maps.
 
     Parameters
     ----------
@@ -164,10 +167,11 @@ def _list_scans(
     evaluated: pd.DataFrame,
     source: Brains,
 ) -> Cohort:
-    """List the scans of the table `participants`.
+    """Return the scans of the table `participants`, as `source` reads them.
 
     Without that argument, look in the folders around the evaluation for the table whose scans were
-    evaluated.
+    evaluated. `evaluated` are the evaluated scans, and `source` is the reader of scans of the first
+    network.
     """
     if participants is None:
         return find_cohort(evaluation, evaluated, source, images_root)
@@ -175,9 +179,11 @@ def _list_scans(
 
 
 def _make_ready(sources: Sequence[Brains], cohorts: Sequence[Cohort], progress: Progress) -> None:
-    """Prepare the scans of `cohorts`, one cohort for each network's source.
+    """Preprocess the scans to explain, for each network of the run, and keep them for reading.
 
-    Sources that prepare alike have their scans prepared once.
+    `sources` has for each network the object that reads and preprocesses its scans, and `cohorts`
+    the scans. Networks with the same source have their scans preprocessed once. Nothing is
+    returned.
     """
     for number in dict.fromkeys(first_alike(sources)):
         sources[number].make_ready(cohorts[number], progress)

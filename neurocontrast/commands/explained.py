@@ -1,4 +1,7 @@
-"""Map brain locations, or rank measures, by the share of differences in a probe's score."""
+"""Rank regional measures, or map the brain, by the share in a score's differences between subjects.
+
+The score is the output of an evaluation's linear probe.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -64,10 +67,13 @@ def explain_score(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Explained:
-    """Rank regional measures, or map the brain, by the share of subjects' differences in the score.
+    """Rank regional measures, or map the brain, by the share in the score's differences.
 
-    The score is that of `probe`; `looks` has each network of the run with the scans to explain. Of
-    several networks the mean score is explained.
+    The score is the output of `probe` for a subject, and differences are between subjects. A
+    measure or place has a large share if subjects with higher scores owe more of their score to the
+    measure or place. `looks` has each network of the run with its linear score and the scans to
+    explain; of several networks the mean score is explained. `atlas` is a folder with labels of the
+    cortex for the picture of measures, or None.
     """
     if isinstance(looks[0].source, RegionalMeasures):
         explained = _explain_measures(looks, probe.target, settings, atlas, progress)
@@ -79,10 +85,11 @@ def explain_score(
 
 
 def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMethod:
-    """Return `method` with the number of members, whose mean score is explained.
+    """Return the description `method` with the number of encoders, and a warning for classes.
 
-    For a target of classes a warning says that the score is the mean of decision values, while the
-    evaluation averages probabilities.
+    The run has several encoders (members), whose mean score is explained. For a target of classes,
+    a sentence is added to ``warnings`` of the description: the score is the mean of decision
+    values, while the evaluation averages probabilities.
     """
     warnings = list(method.warnings)
     if probe.kind != "continuous":
@@ -97,7 +104,8 @@ def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMetho
 def settings_for_measures(settings: ExplanationSettings, n_subjects: int) -> ExplanationSettings:
     """Return settings for regional measures, where all `n_subjects` are explained by default.
 
-    Settings that apply to scans alone, such as the size of patches, are refused.
+    A number of subjects that the user has set is kept. Settings that apply to scans alone, such as
+    the size of patches, are refused.
     """
     of_scans = sorted(settings.model_fields_set & {"patch_mm", "fill", "smooth_mm"})
     if of_scans:
@@ -117,10 +125,12 @@ def _explain_measures(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Explained:
-    """Rank regional measures by their share of the differences in the score between subjects.
+    """Rank regional measures by their share in the score's differences between subjects.
 
-    Intervals are from resamples of sites, or of subjects. The ranking is saved as ``regions.tsv``,
-    with a picture of the cortex if the labels of the atlas are found.
+    `looks` has each network of the run with its linear score and the people to explain, and
+    `target` is the column that the score predicts. Intervals are from resamples of sites, or of
+    subjects. The result saves the ranking as ``regions.tsv``, with a picture of the cortex if
+    `atlas`, or FreeSurfer's folder, has the labels of the regions.
     """
     cohort = looks[0].cohort
     members = list(map(_scored_measures, looks))
@@ -169,15 +179,20 @@ def _explain_measures(
 
 
 def _share_of_block(name: str, share: float) -> BlockShare:
-    """Describe the share of the score differences that one block of an encoder's features has.
+    """Return a record of the share of one group of features (block) in the score's differences.
 
-    A block is, for instance, the principal components of the scans.
+    A block is, for instance, the principal components of the scans. Differences are between
+    subjects.
     """
     return BlockShare(name=name, share=share)
 
 
 def _scored_measures(look: Look) -> ScoredMeasures:
-    """Return people's measures as the network of `look` reads them, with the network's score."""
+    """Return people's regional measures as a network reads them, with the linear score to explain.
+
+    `look` has the network with its linear probe (`score`), the reader of measures (`source`) and
+    the people (`cohort`). The score itself is computed later.
+    """
     assert isinstance(look.source, RegionalMeasures)
     values = look.source.images(look.cohort).values
     return ScoredMeasures(look.score, values, look.source.known.columns)
@@ -190,7 +205,9 @@ def _explain_scans(
 ) -> Explained:
     """Map the places of the brain from which differences in the score between subjects come.
 
-    An encoder with several blocks of features has a map of each block too.
+    `looks` has each network of the run with its linear score and the scans to explain. An encoder
+    whose features have several groups (blocks), such as principal components of the scans, has a
+    map of each block too.
     """
     shape, grids = _grids_of(looks)
     grid, notes = _common_grid(grids, shape)
@@ -241,9 +258,10 @@ def _spacing_of(grid: Grid) -> float | list[float]:
 
 
 def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
-    """Return the peaks of the map `share`: place in mm, share, and region if in MNI space.
+    """Return the largest values of a brain map: place in mm, value, and region if in MNI space.
 
-    In MNI space only the brain is searched.
+    `share` is the map on the voxels of `grid`: the share of each place in the score's differences
+    between subjects. In MNI space only the brain is searched.
     """
     in_brain = share
     if grid.is_mni:
@@ -261,9 +279,11 @@ def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
 
 
 def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
-    """Return the shape of the scans as all networks read them, and the grid of each scan.
+    """Return the shape of preprocessed scans, common to all networks, and the grid of each scan.
 
-    Members that read scans on grids of unlike size have no map in common, and are refused.
+    `looks` has each network with its scans; several networks are the encoders (members) of one run.
+    If their preprocessed scans differ in shape or voxel size, no common map exists, and the run is
+    refused.
     """
     shapes = dict[tuple[int, ...], None]()
     grids = []
@@ -284,7 +304,11 @@ def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
 
 
 def _save_map(path: Path, share: Map, grid: Grid) -> None:
-    """Write the map `share` as NIfTI with a new header, since headers of scans can name people."""
+    """Write a brain map as NIfTI with a new header, since headers of scans can name people.
+
+    `share` is the map on the voxels of `grid`: the share of each place in the score's differences
+    between subjects.
+    """
     image = nib.Nifti1Image(share, grid.affine)
     code = "mni" if grid.is_mni else "aligned"
     image.set_sform(grid.affine, code=code)
@@ -296,8 +320,8 @@ def _save_map(path: Path, share: Map, grid: Grid) -> None:
 def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:
     """Return the grid of the map averaged over scans, and warnings about scans in another space.
 
-    `grids` are those of the scans, and `shape` is that of each. The grid of the first scan is
-    taken.
+    `grids` has the grid of each scan, and `shape` is the number of voxels of every scan along each
+    axis. The affine and voxel size of the first scan are taken.
     """
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     places = np.array([(corners @ grid.affine.T)[:, :3] for grid in grids])

@@ -57,8 +57,8 @@ def finetune(
     """Train a run's encoder with a linear head in every fold; return the evaluation's folder.
 
     Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take
-    both. Of a run of members each member is trained in the same folds, with a seed of its own, and
-    the predicted probabilities, or numbers, are averaged.
+    both. Of a run of several encoders (members) each encoder is trained in the same folds, with a
+    seed of its own, and the predicted probabilities, or numbers, are averaged.
 
     A call that was stopped continues when it is made again: finished folds are kept, in a hidden
     folder next to `out`, and the one under way goes on from its last epoch, to the same numbers.
@@ -141,7 +141,11 @@ def finetune(
 
 
 def _refuse_settings_of_features(chosen: EvaluationSettings) -> None:
-    """Refuse settings in `chosen` that are for frozen features, which fine-tuning has not."""
+    """Refuse settings of an evaluation that need frozen features, such as ``harmonise``.
+
+    `chosen` are the settings of a call of `finetune`, which has no frozen features. A setting that
+    has its default is accepted.
+    """
     usual = EvaluationSettings()
     names = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
     if ":" in chosen.probe:  # a built-in probe is that of the baselines

@@ -73,9 +73,10 @@ def index(
         ``a_index.json`` of a table ``a.tsv``.
     layout : str, default="auto"
         A layout of `neurocontrast.data.layouts.LAYOUTS`, such as ``bids``, ``fmriprep`` or
-        ``cat12``; ``measures`` for people with regional measures, whose images are not wanted;
-        ``auto`` is the only one whose images are there (raw images come before those of
-        derivatives, and FreeSurfer's last), or ``measures`` where no images are.
+        ``cat12``; ``measures`` for people with regional measures, whose images are not wanted.
+        ``auto`` takes the one layout that has images below the folder. If several have, ``bids``
+        (raw images) is taken before the others, and another one before ``freesurfer``; several
+        others are an error that asks for `layout`. Without images it is ``measures``.
     phenotypes : sequence of path
         Tables of people to join to the scans: ``.tsv``, ``.csv`` or ``.xlsx``.
     id_column : str, optional
@@ -173,8 +174,8 @@ class _Files:
     def remove_old_measures(self, sources: Sequence[Path]) -> None:
         """Remove measures of an earlier call of `index`, which `pretrain` would take for new ones.
 
-        Removed are only measures that the record of that call names. Measures among `sources`, the
-        tables that this call has read, are refused.
+        Removed are only measures that ``index.json`` of that call names. Measures among `sources`,
+        the tables that this call has read, are refused.
         """
         if not (self.measures.is_file() and self.record.is_file()):
             return
@@ -266,8 +267,9 @@ class _Measured:
 def _measures_of(index: Index, target: Path) -> _Measured | None:
     """Return the measures of the indexed scans; None where the folder has no tables of measures.
 
-    Scans without measures are added to the notes of the index, and people with measures alone to
-    the people whom the index leaves out. `target` is the file to write.
+    Nothing is written: `target` is the file that the caller writes, and is refused if it is one of
+    the tables that were read. The scans without measures are named in `index.notes`, and people who
+    have measures and no scan are added to `index.left_out`.
     """
     measures = index.measures
     if measures is None:
@@ -302,7 +304,7 @@ def _measures_of(index: Index, target: Path) -> _Measured | None:
 
 
 def _leave_out(index: Index, names: Sequence[str]) -> None:
-    """Add `names`, people with measures and no scan, to the people whom the index leaves out.
+    """Add `names`, people with measures and no scan, to `index.left_out` with that reason.
 
     People whom the index leaves out for another reason keep that reason.
     """

@@ -1,4 +1,4 @@
-"""Join embeddings of the same scans side by side, or several runs to one run of members."""
+"""Join embeddings of the same scans side by side, or several runs to one run of all encoders."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -56,16 +56,17 @@ def join(
     `evaluate` gives all blocks the same total variance. Rows are those of the first table, which
     are found in the others by ``participant_id`` and ``session``.
 
-    Of runs the encoders become members of one run, which `embed`, `predict`, `bundle` and
-    `ScanEmbedder` take: `evaluate` fits a probe to each and averages their predictions. The runs
-    may differ in everything but the kind of samples, brains in scans or in regional measures. Their
-    weights are copied. Who was in the pretraining of any of them was in that of the joined run.
+    Of runs the encoders are copied to one new run, as its members. `embed`, `predict`, `bundle` and
+    `ScanEmbedder` take that run, and `evaluate` fits a probe to the features of each member and
+    averages the predictions. The runs may differ in everything but the kind of samples, brains in
+    scans or in regional measures. A person in the pretraining of any of the runs counts as in the
+    pretraining of the joined run.
 
     Parameters
     ----------
     embeddings : sequence of path
-        Two tables or more that `embed` wrote; or two runs or more that are finished, also of
-        members, which are joined one by one, and weights by name.
+        Two tables or more that `embed` wrote; or two finished runs or more, as folders, or weights
+        by name. A run that has several encoders itself gives each of them to the joined run.
     out : path
         Parquet file to write, with one row a scan; of runs the run directory to write.
     names : sequence of str, optional
@@ -83,7 +84,7 @@ def join(
         Where runs cannot be joined: of measures with those of scans, of natural images, one run
         twice.
     CheckpointError
-        Naming all runs that are not finished or damaged, and folders that are no runs.
+        Naming all runs that are unfinished, all that are damaged, and folders that are no runs.
     """
     progress = as_progress(progress)
     if isinstance(embeddings, str | os.PathLike):
@@ -165,7 +166,11 @@ def _join_tables(
 
 
 def _refuse_several(name: str, table: Embeddings) -> None:
-    """Refuse to join a table that is joined already, or that a run of members has made."""
+    """Refuse to join a table with the features of several encoders.
+
+    Such a table was joined already, or made by a run of several encoders (members), of which each
+    has columns of its own. `name` is the name of the table in the message.
+    """
     run = table.info.run
     if run.blocks:
         blocks = ", ".join(run.blocks)
@@ -182,9 +187,10 @@ def _refuse_several(name: str, table: Embeddings) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _TableToJoin:
-    """Embeddings of a table to join, and the rows of its scans in the order of the first table.
+    """Embeddings table to join, with the row of each scan of the first table to join.
 
-    `_align` makes one for each table.
+    `_align` makes one for each of the tables to join; the joined table has the scans in the order
+    of the first of them.
     """
 
     name: str
@@ -192,22 +198,24 @@ class _TableToJoin:
     tidy: pd.DataFrame
     """Metadata of the scans: identifiers, age, sex and site in the form that `evaluate` uses."""
     rows: npt.NDArray[np.intp]
+    """Row number in this table of each scan of the first table to join."""
 
     @property
     def metadata(self) -> pd.DataFrame:
-        """Metadata of the scans in the order of the first table."""
+        """Metadata of the scans of this table, in the order of the first of the tables to join."""
         return self.tidy.iloc[self.rows]
 
     @property
     def features(self) -> npt.NDArray[np.float32]:
-        """Features of the scans in the order of the first table."""
+        """Features of the scans of this table, in the order of the first of the tables to join."""
         return self.embeddings.features[self.rows]
 
 
 def _join_rows(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, npt.NDArray[np.float32]]:
-    """Return metadata and features of all tables side by side, in the order of the first table.
+    """Return metadata, and features of all tables side by side, with rows as in the first table.
 
-    Scans that are not in all tables, or whose metadata differ, are refused by name.
+    `read` has the tables to join by name. Scans that are not in all tables, or whose metadata
+    differ, are refused by name.
     """
     tables = _align(read)
     first = tables[0]
@@ -318,8 +326,9 @@ def _shown(cell: str | None) -> str:
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
     """Return the description of the joined table, which is written as metadata of its file.
 
-    Keys on which all tables agree are kept, people of pretraining are united, and the block of
-    columns of each table is described by `_describe_runs`.
+    `read` has the tables to join by name, and `digests` the digest of each table's encoder. Keys on
+    which all tables agree are kept, people of pretraining are united, and the columns of each table
+    are described by `_describe_runs`.
     """
     infos = list(map(attrgetter("info"), read.values()))
     contents = list(map(EmbeddingsInfo.content, infos))
@@ -346,10 +355,12 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
 
 
 def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
-    """Describe the runs of joined tables: keys with equal values, and the columns of each run.
+    """Return the description of the joined table's run: shared keys, and the columns of each run.
 
-    `read` has the tables, and `digests` the digest of the encoder of each, by the name of the
-    table.
+    `read` has the embeddings tables by name, each with the description of the run that made it.
+    Keys of those descriptions with equal values are kept. ``blocks`` has, by name of the table, the
+    columns of its features and the description of its run. `digests` is the name of a table →
+    digest of its encoder, or None.
     """
     runs = []
     preprocessing = []

@@ -1,4 +1,4 @@
-"""Predictions of people by weights, and a stored probe applied to other embeddings."""
+"""Predict age, sex … of people by the probes of weights, or a target by an evaluation's probe."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def predict(
         folder ``probe``. A folder of a run that has the name of weights is refused.
     embeddings : path or DataFrame
         With weights of measures: tables of FreeSurfer, a folder of subjects, any table that
-        `index` reads, or a DataFrame with identifiers and measures; with weights of scans what
-        `run` takes. With an evaluation: table written by `embed`, or a DataFrame like that, with
-        the run whose embeddings the probe was fitted on. With `run`: a scan (NIfTI, FreeSurfer), a
-        folder of scans at any depth, or a table with one row per scan. With a `run` of regional
-        measures: a table or a folder of these, or the table of people to whom those of
+        `index` reads, or a DataFrame with identifiers and measures; with weights of scans: a scan
+        (NIfTI, FreeSurfer), a folder of scans at any depth, or a table with one row per scan. With
+        an evaluation: table written by `embed`, or a DataFrame like that, with the run whose
+        embeddings the probe was fitted on. With `run`: scans as for weights. A `run` of regional
+        measures takes a table or a folder of these, or the table of people to whom the measures of
         ``data.measures`` belong.
     out : path, optional
         Table to write, ending in ``.tsv``; with weights it may be left out, and the table is that
@@ -102,8 +102,8 @@ def predict(
     Returns
     -------
     Predictions or PeoplePredictions
-        The table's path; a notebook shows what was predicted and moved, ``predictions.table`` reads
-        it.
+        The table's path; ``predictions.table`` reads the table. A notebook shows the numbers of
+        predicted and failed scans, and the shift of each site that `calibrate` calibrated.
     """
     progress = as_progress(progress)
     probe = folder_of(probe)
@@ -127,9 +127,10 @@ def _weights_at(
 ) -> tuple[Path, list[Path]] | None:
     """Return the folder of the weights at `path` with the folders of its probes; or None.
 
-    None is returned for the probe of an evaluation. The path of a single probe of weights counts as
-    one, if `embeddings` is a table of embeddings or if `run` is not None. Weights as a whole are
-    refused with a `run`, since they have an encoder of their own.
+    None means that `path` is to be used as the probe of an evaluation: always if the path is not of
+    weights, and for the path of a single probe of weights if `embeddings` is a table of embeddings,
+    or if `run` is not None. Weights as a whole are refused with a `run`, since they have an encoder
+    of their own.
     """
     weights = probes_of(path)
     if weights is None:

@@ -1,4 +1,4 @@
-"""Predict people by all probes of weights in one pass, and write one table."""
+"""Predict age, sex … of people by all probes of weights in one pass, and write one table."""
 
 from __future__ import annotations
 
@@ -71,9 +71,11 @@ def predict_people(
     on_scan: Callable[[Json], None] | None,
     progress: Progress,
 ) -> PeoplePredictions:
-    """Predict people from measures or scans by weights, the folder `folder` with `probes`.
+    """Predict people's age, sex … by the encoder and probes of weights; write and return the table.
 
-    Each probe predicts one target. See `neurocontrast.predict`.
+    `folder` is the folder of the weights, and `probes` are the folders of its probes, each of which
+    predicts one target. `request` has the people's measures or scans, and the table to write, if
+    any. `on_scan` is called with each row. See `neurocontrast.predict`.
     """
     _check(request, probes)
     weights = WeightsFolder.load(folder, probes)
@@ -151,8 +153,9 @@ def _calibrate(
 ) -> tuple[list[Calibration], pd.Series]:
     """Shift the predictions at each site by a constant learned from the site's labelled people.
 
-    The scores in `predicted` are replaced, and `warnings` are added to. Return the shifts of each
-    target, and a mask of people whose labels were used: their predictions are no test any more.
+    `labels` has the true labels by target. The scores in `predicted` are replaced, and `warnings`
+    are added to. Return the shifts of each target, and a mask of people whose labels were used:
+    their predictions are no test any more.
     """
     is_used = pd.Series(False, tidy.index)
     if not labels:
@@ -213,10 +216,10 @@ def _check_ages(
     source: str,
     warnings: list[str],
 ) -> None:
-    """Refuse true ages in another unit than years, or of one age alone; warn of a narrow range.
+    """Refuse true ages in another unit than years, or all alike at a site; warn of a narrow range.
 
-    `truths` are the ages by which predictions, `scores`, are calibrated, read from the file
-    `source`.
+    `truths` are the true ages, read from the file `source`, by which the predicted ages `scores`
+    are calibrated at each site. A narrow range of ages at a site is added to `warnings`.
     """
     labelled = truths[is_labelled]
     if len(labelled) < MIN_SHOTS:
@@ -245,7 +248,13 @@ def _check_ages(
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Predictions of people with their calibration, from which `table` makes one table."""
+    """Predictions of people by the probes of weights, from which `table` makes one table.
+
+    A calibration is a shift of the predictions at a site, learned from labelled people of the site.
+    `zero_shot` has, by target, the predictions before calibration, and `predicted` those after.
+    `is_calibrated_on` is a mask of the people whose labels were used. `percentiles` has the
+    percentile of each person's distance from the training features, or is None.
+    """
 
     predicted: Predicted
     zero_shot: dict[str, Floats]
@@ -301,9 +310,10 @@ def _describe(
     warnings: list[str],
     source: str,
 ) -> PeoplePredictionsRecord:
-    """Describe people's predictions in `table` for the JSON file beside the table.
+    """Return the content of the JSON file beside the people's table of predictions.
 
-    `source` is the name of the input, `reasons` say who is outside of the training people.
+    `source` is the name of the input, `reasons` say who is unlike the training people and why, and
+    `calibrations` are the shifts of predictions at sites.
     """
     probes = {}
     for probe in predicted.weights.probes:
@@ -337,7 +347,11 @@ def _describe(
 
 
 def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
-    """Describe one probe of the weights: classes, size of its training, and expected error."""
+    """Return a record of one probe of weights: classes, size of the training, and expected error.
+
+    The probe is in the folder of the weights. The record is written under ``probes`` to the JSON
+    file beside the table of predictions.
+    """
     fitted = probe.fitted
     return WeightsProbeRecord(
         kind=fitted.kind,
@@ -353,7 +367,8 @@ def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
 def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | None:
     """Return the mean absolute error of predicted ages, in years; None if no true age is known.
 
-    People of the training of the weights, and of the calibration, are left out.
+    People are left out on whom the weights were trained, or whose labels calibrated the
+    predictions.
     """
     if AGE not in table or AGE not in predicted.scores:
         return None
@@ -368,9 +383,9 @@ def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | Non
 
 
 def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
-    """Return warnings of predicted people on whom the weights were trained.
+    """Return warnings that predicted people are among the training people of the weights.
 
-    Weights that do not record their training people have a warning too.
+    Another warning is for weights that do not record their training people.
     """
     doubts = []
     n_known = int(predicted.trained_on().sum())
@@ -396,7 +411,12 @@ def _people(n_people: int) -> str:
 def _summarise(
     record: PeoplePredictionsRecord, calibrations: list[Calibration], weights: WeightsFolder
 ) -> list[str]:
-    """Return lines to read after a prediction of people: counts, calibrations and errors."""
+    """Return lines of text on predictions: numbers of people, shifts at sites, and errors of age.
+
+    Shifts are those of a calibration. The error of age is measured on people with a known age. For
+    a target without calibration, the error to expect at a new site is stated if the weights record
+    one.
+    """
     n_predicted = record.n.people - record.n.failed
     targets = " and ".join(record.probes)
     title = f"{targets} predicted for {_people(n_predicted)}"

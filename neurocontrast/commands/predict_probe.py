@@ -45,18 +45,24 @@ _SCANS = (".tsv", ".csv", ".nii", ".nii.gz", ".mgz")
 
 @dataclass(frozen=True, eq=False)
 class _Applied:
-    """Predictions by the probe of an evaluation, with scans, true labels and recognised people."""
+    """Predictions of scans by the probe of an evaluation, with the scans and their true labels."""
 
     tidy: pd.DataFrame
     """Metadata of all scans, one row a scan."""
     read: pd.DataFrame
     """Metadata of the scans with features, without scans that cannot be read."""
     table: pd.DataFrame
+    """Table of predictions, one row a scan; empty cells for a scan that cannot be read."""
     labels: Labels | None
+    """True labels from the table that calibrates predictions; None if not given."""
     truths: Floats | None
+    """True label of each scan in `tidy` as a number, NaN if unknown; None without `labels`."""
     people: Recognised
+    """Subjects of the scans on whom the probe was fitted, found by identifier or by content."""
     doubts: Sequence[str]
+    """Warnings for the user, about the embeddings or the scans."""
     origin: PredictionsOrigin
+    """Name and digest of the embeddings table, or the scans that were embedded."""
 
 
 def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
@@ -72,7 +78,7 @@ def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
 def _apply_to_scans(
     fitted: FittedProbe, run: Path, request: Request, progress: Progress
 ) -> _Applied:
-    """Embed the scans of `request.people` by the run, and predict readable scans by the probe.
+    """Embed the scans of `request.people` by the encoder of `run`, and predict them by the probe.
 
     Scans that cannot be read have a row without predictions.
     """
@@ -97,9 +103,11 @@ def _apply_to_scans(
 
 
 def _check_request(request: Request) -> Path:
-    """Refuse arguments of `predict` that are for weights; return the path of the table to write.
+    """Refuse a call of `predict` without `out`, or with options that an evaluation's probe lacks.
 
-    A file that exists is refused too, unless it may be overwritten.
+    Return the path of the table to write. `features` is for weights, which have an encoder and
+    probes; `images_root` needs a `run` that embeds scans. A table or JSON file that exists is
+    refused too, unless it may be overwritten.
     """
     if request.out is None:
         raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")
@@ -117,8 +125,9 @@ def _describe_outside(
 ) -> OutsideRecord | None:
     """Count the scans whose features lie far from the training features of the probe.
 
-    The counts, of all scans and by site, have a message if they are more than by chance. None is
-    returned for a probe that does not store the distribution of its training features.
+    The record has the counts of all scans and of each site. Its ``message`` is a warning as text if
+    more scans lie outside than by chance, else None. For a probe that does not store the
+    distribution of its training features, None is returned in place of a record.
     """
     if fitted.distribution is None:
         return None
@@ -169,9 +178,10 @@ def _read_features(
     people: AnyEmbeddings,
     config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], PredictionsOrigin, list[str]]:
-    """Read embeddings for a probe; return metadata, features, origin, and warnings for the user.
+    """Read embeddings for a probe; return metadata, features, name of the file, and warnings.
 
-    Embeddings by another encoder than the probe was fitted on are refused.
+    The file is described by a `PredictionsOrigin`, with its digest. The warnings are sentences for
+    the user. Embeddings by another encoder than the probe was fitted on are refused.
     """
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
@@ -211,7 +221,11 @@ def _describe(
     outside: OutsideRecord | None,
     calibration: CalibrationRecord | None,
 ) -> ProbePredictionsRecord:
-    """Describe the predictions in `applied` for the JSON file beside their table."""
+    """Return the content of the JSON file beside the table of predictions in `applied`.
+
+    `outside` counts scans far from the training features, and `calibration` has the shifts of
+    predictions at sites; each is None if there is none.
+    """
     of_trained_subjects = None
     if fitted.trained_on:
         of_trained_subjects = int(applied.table["trained_on"].eq(True).sum())
@@ -242,8 +256,9 @@ def _calibrated(
 ) -> CalibrationRecord:
     """Subtract each site's bias from the predictions in `table`; return the biases.
 
-    A bias is learned from scans with a true label in `truths`, which the user's `file` gives.
-    Columns ``y_score_zero_shot`` and ``calibrated_on`` are added.
+    A bias is learned from the site's scans with a true label in `truths`, which the user's `file`
+    gives. The table is changed: ``y_score`` and ``y_pred`` are replaced, and the columns
+    ``y_score_zero_shot`` and ``calibrated_on`` are added.
     """
     scores = table["y_score"].to_numpy(dtype=float)
     sites = tidy["site"]
@@ -278,9 +293,11 @@ def _doubts(
     outside: OutsideRecord | None,
     calibration: CalibrationRecord | None,
 ) -> Iterator[str]:
-    """Yield warnings on outlying scans, uncalibrated sites, and facts that the probe lacks.
+    """Yield warnings on outlying scans, sites without calibration, and facts that the probe lacks.
 
-    A probe may lack its training people, and the distribution of its training features.
+    A calibration shifts the predictions at a site, by the true labels of some people there; without
+    enough labelled people a site keeps its predictions. A probe may lack its training people, and
+    the distribution of its training features.
     """
     if not fitted.trained_on:
         yield (
@@ -306,7 +323,11 @@ def _doubts(
 
 
 def _sites_without_shift(table: pd.DataFrame, calibration: CalibrationRecord) -> list[str]:
-    """List the sites in `table` without calibration, each with its number of labelled people."""
+    """List the sites in `table` without calibration, each with its number of labelled people.
+
+    An entry is text such as ``Site A (3)``. A calibration adds a shift to all predictions at a
+    site, learned from people there whose true label the user has given.
+    """
     sites = []
     for site, shift in calibration.by_site.items():
         if shift.shift is None:

@@ -49,7 +49,7 @@ class Predictions(Written):
         return ProbePredictionsRecord.of(read_json(path), path)
 
     def summary(self) -> str:
-        """Return lines of text: numbers of predicted, outlying and failed scans, calibrations."""
+        """Return lines of text: counts of predicted, outlying and failed scans; shifts at sites."""
         record = self.record
         n_predicted = record.n.scans - record.n_failed
         title = f"{record.target} predicted for {count_text(n_predicted, 'scan')}"
@@ -95,14 +95,18 @@ class PeoplePredictions(Written):
         return f"{type(self).__name__}('{path}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Return lines of text: numbers of predicted and outlying people, calibrations, errors."""
+        """Return lines of text: numbers of predicted and outlying people, shifts at sites, errors.
+
+        They are the argument `lines` of the constructor.
+        """
         return "\n".join(self._lines)
 
 
 def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
     """Return a sentence on each site: shift of its predictions, and number of labelled people.
 
-    The list is empty without a calibration.
+    A calibration shifts the predictions at a site by a constant, learned from labelled people
+    there. The list is empty if predictions were not calibrated.
     """
     lines = list[str]()
     if record.calibration is None:

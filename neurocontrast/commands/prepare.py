@@ -179,6 +179,7 @@ class _Prepared:
     table: pd.DataFrame
     """Rows of the cohort's table that belong to the prepared scans."""
     stems: Sequence[str]
+    """Beginning of the names of each prepared scan's images."""
     options: PrepareOptions
     measures: Sequence[ScanMeasures]
     rows: Sequence[int]
@@ -206,7 +207,10 @@ class _Prepared:
         )
 
     def volumes(self, column: str) -> list[float | None]:
-        """Return each scan's volume in mL by `column`, one of `VOLUMES`; None if not measured."""
+        """Return the volumes in `column`, one of `VOLUMES`, in mL: one entry a prepared scan.
+
+        An entry is None if that volume of the scan was not measured.
+        """
         return [getattr(measures, column) for measures in self.measures]
 
     def new_volumes(self) -> list[str]:
@@ -228,9 +232,10 @@ def _prepare_all(
     n_workers: int,
     progress: Progress,
 ) -> list[ScanOutcome]:
-    """Prepare the scans that were not prepared before; return the outcome of every scan, in order.
+    """Prepare the scans that were not prepared before; return measures or problem of every scan.
 
-    Images are written to the folder ``images`` in `target`; `stems` begin their names.
+    The outcomes are in the order of the cohort's table. Images are written to the folder ``images``
+    in `target`; `stems` begin their names.
     """
     folder = target / "images"
     folder.mkdir(exist_ok=True)
@@ -343,9 +348,10 @@ def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: i
 
 
 def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> None:
-    """Write ``quality.tsv``, the table of imitations and, last, ``participants.tsv``.
+    """Write ``quality.tsv``, ``imitations.tsv`` if asked for and, last, ``participants.tsv``.
 
-    All are written to the folder `target`.
+    All are written to the folder `target`. ``imitations.tsv`` lists the prepared scans together
+    with their imitations: images of the same brains as other scanners would have shown them.
     """
     measures = pd.DataFrame(list(map(ScanMeasures.content, prepared.measures)))
     keys = prepared.table[["participant_id", "session"]].reset_index(drop=True)
@@ -367,8 +373,9 @@ def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> Non
 def _table(prepared: _Prepared, imitation: int | None = None) -> pd.DataFrame:
     """Return the new table of the prepared scans, or of one imitated acquisition of each scan.
 
-    `imitation` is the number of the acquisition; 0 means the real scans, None that nothing is
-    imitated.
+    An imitated acquisition is the brain as another scanner would have shown it. `imitation` is the
+    number of the acquisition; 0 means the real scans, with a column ``acquisition``, and None the
+    table ``participants.tsv`` without that column.
     """
     outdated = ["mask_path"]
     if prepared.options.registration:
@@ -401,7 +408,7 @@ def _prepare(
     folder: str,
     options: PrepareOptions,
 ) -> tuple[int, ScanOutcome]:
-    """Prepare one scan in a worker process; return row number and outcome.
+    """Prepare one scan in a worker process; return the number `row`, and measures or a problem.
 
     Libraries for images are imported here, so that the main process does not load them.
     """

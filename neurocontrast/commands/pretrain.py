@@ -31,7 +31,8 @@ class PretrainingRun(Written):
     def metrics(self) -> pd.DataFrame:
         """Table of training metrics, one row an epoch; empty for a linear encoder.
 
-        In a run of members, column ``member`` has the number of the member.
+        For a run that trains several encoders (members), column ``member`` has the encoder's
+        number, from 0.
         """
         if not has_members(self.location):
             return pd.DataFrame(read_metrics(self.location))
@@ -43,7 +44,10 @@ class PretrainingRun(Written):
         return pd.concat(tables, ignore_index=True)
 
     def summary(self) -> str:
-        """Return a line: numbers of training scans and people, and the last epoch's losses."""
+        """Return a line: numbers of training scans and people, and the last epoch's losses.
+
+        For a run of several encoders (members), their number is in place of epoch and losses.
+        """
         cohort = read_provenance(self.location).cohort
         n_scans = cohort.n_scans or 0
         n_people = cohort.n_subjects or n_scans

@@ -225,9 +225,10 @@ class _FlaggedScans:
 
 
 def _flag(table: pd.DataFrame, measured: MeasuredScans) -> _FlaggedScans:
-    """Flag scans that have unusual measures or cannot be read, and put the worst first.
+    """Return the scans with their flags, the worst first: unusual measures, or unreadable files.
 
-    The columns ``n_flags`` and ``flags`` are added to `table`, which has a row for each scan.
+    `table` has a row for each scan; the columns ``n_flags`` and ``flags`` are added to it in place.
+    The rows are sorted in a copy, which the `_FlaggedScans` holds.
     """
     flags, worst = flag_scans(table)
     for row, why in measured.unreadable.items():

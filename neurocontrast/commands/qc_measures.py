@@ -40,12 +40,16 @@ from neurocontrast.weights import folder_of
 
 @dataclass(frozen=True, eq=False)
 class ComparedMeasures:
-    """Result of `compare_measures`: table of people, page, and number of unreadable people."""
+    """Result of `compare_measures`: table of people, HTML page, number of unmeasured people."""
 
     table: pd.DataFrame
+    """People with their measures outside of bounds, one row a person, as in ``qc.tsv``."""
     page: Path
+    """Path of the written page ``qc.html``."""
     n_unreadable: int
+    """Number of people for whom no measure could be read."""
     recipe: tuple[str, ...]
+    """Recipe for a first run on these people, as the command line takes it after ``--config``."""
 
 
 def compare_measures(
@@ -101,7 +105,7 @@ def compare_measures(
 
 
 def contract_of(run: Path) -> MeasuresContract:
-    """Return how a run standardises regional measures; of a run of members, its first member.
+    """Return how a run standardises regional measures, by the first encoder if there are several.
 
     A run that was not trained on regional measures is refused.
     """

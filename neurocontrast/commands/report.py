@@ -43,7 +43,7 @@ class ComparisonResult(WrittenFigures):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Difference of every metric of each model from the reference, with its p-values."""
+        """Differences of each model from the first, by metric, with interval and p-values."""
         return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
 
     @property

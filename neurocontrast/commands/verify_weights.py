@@ -43,14 +43,14 @@ predictions as a share of the prediction."""
 
 @dataclass(frozen=True)
 class Verification:
-    """Comparison by `verify_weights` of weights with a known answer, and of a scan, if given.
+    """Comparison of weights with a known answer, and of a user's scan with the training scans.
 
-    The user's scan is compared with the training scans of the weights.
+    `verify_weights` returns one. The known answer are the features, recorded in ``answer.json``, of
+    a test sample. `facts` and `doubts` are empty if no scan was given.
     """
 
     checks: list[tuple[bool, str]]
-    """Comparisons with the known answer, the recorded features of a test sample: whether each
-    passed, and a sentence with the numbers."""
+    """Comparisons with the known answer: whether each passed, and a sentence with the numbers."""
     facts: list[str] = field(default_factory=list)
     """Sentences on the user's scan, and on measures in which the scan is like the training
     scans."""
@@ -71,12 +71,15 @@ def verify_weights(
     """Compare features of a test sample with recorded features, and a scan with training scans.
 
     The sample of a run is a phantom that is computed again; shipped weights have a public scan.
-    Features must agree within 1e-3 of the largest, predictions within 1e-2 of their size.
+    Features must agree within 1e-3 of the largest, predictions within 1e-2 of their size. The
+    returned `Verification` has a line for each comparison, and ``passed`` is False if one of them
+    fails, which is no error.
 
     Parameters
     ----------
     weights : str or path
-        Name of weights that ship or are installed, or a run, of which all members are compared.
+        Name of weights that ship or are installed, or the folder of a run. All encoders of a run
+        are compared.
     scan : path, or sequence of paths, optional
         A scan that is prepared as the encoder expects; one file a channel. For a run of regional
         measures a table or folder of these.
@@ -128,7 +131,7 @@ def damage_of_weights(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Known answer of a run or of one of its members: features recorded for a test sample.
+    """Known answer of a run, or of one of its encoders: features recorded for a test sample.
 
     The file ``answer.json`` in `folder` has the features and, if there are probes, their
     predictions.
@@ -139,11 +142,17 @@ class _Answer:
     numbers: tuple[int, ...]
     """Positions, among the run's networks, of the networks whose features the answer states."""
     title: str = ""
-    """Name of the member, with which each sentence begins; "" for the answer of a whole run."""
+    """Beginning of each sentence, such as ``member 0: ``, for one of several encoders (members) of
+    a run; "" for the answer of a whole run.
+    """
 
 
 def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
-    """Read ``answer.json`` of the folder `run`; without that file, the one of each member."""
+    """Read ``answer.json``, the stated features of a test sample, from the folder `run`.
+
+    If a run of several encoders (members) has no such file, the file in the folder of each encoder
+    is read. One `_Answer` is returned for each file.
+    """
     if len(networks) == 1 or (run / ANSWER).is_file():
         return [_Answer(run, read_answer(run), tuple(range(len(networks))))]
     answers = []
@@ -154,9 +163,11 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 
 
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
-    """Return the test sample of `answer` for the network of `source`.
+    """Return the test sample of ``answer.json`` in the form that the reader of one network takes.
 
-    The sample is the phantom, the image files of a scan, or a table of regional measures.
+    `answer` holds that file, which states the features of the sample, and `source` is the reader.
+    The sample is a list of one scan, or a table of regional measures; if the file names none, an
+    artificial scan (phantom), or an invented person's measures.
     """
     names = answer.content.sample
     if names is None:
@@ -170,9 +181,11 @@ def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> ob
 def _compare(
     answer: _Answer, networks: Sequence[RunNetwork], sources: Sequence[Brains]
 ) -> list[tuple[bool, str]]:
-    """Compare features and predictions of the test sample with the values of ``answer.json``.
+    """Compare features and predictions of a test sample with the values of ``answer.json``.
 
-    Return, for each comparison, whether the values agree, and a sentence with the difference.
+    The test sample is a scan or table beside ``answer.json``, or an artificial brain (phantom) if
+    the file names none; each of `networks` reads it by the entry of `sources`. Return, for each
+    comparison, whether the values agree, and a sentence with the difference.
     """
     stated = answer.content
     columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
@@ -216,9 +229,10 @@ def _columns_of(sources: Sequence[Brains]) -> tuple[str, ...]:
 def _scan_of(
     source: Brains, columns: Sequence[str], files: Sequence[str | os.PathLike[str]]
 ) -> str | tuple[str, ...]:
-    """Select the files of a scan's channels that the network of `source` reads.
+    """Select the files of a scan that one network reads; a tuple, or one path for a single channel.
 
-    `columns` are the image columns of all networks of a run, and `files` the file for each column.
+    `source` reads scans for the network. `columns` are the image columns of all networks of a run,
+    and `files` the file for each column.
     """
     paths = dict(zip(columns, map(str, files), strict=True))
     scan = tuple(map(paths.__getitem__, columns_of(source.channels)))
@@ -226,9 +240,11 @@ def _scan_of(
 
 
 def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
-    """Return the source of the network whose training scans gave the known answer's ranges.
+    """Return the reader of scans (source) that prepares the user's scan for the comparison.
 
-    The user's scan is prepared by that source before the comparison.
+    `sources` has one for each network of the run. Chosen is the first network of `answer` whose
+    channels are the channels for which ``answer.json`` has ranges over training scans; if none has
+    them, the first network of `answer`.
     """
     for number in answer.numbers:
         channels = sources[number].channels or _T1
@@ -243,9 +259,11 @@ def _doubts_of(
     files: Sequence[str | os.PathLike[str]],
     learned_from: Ranges,
 ) -> tuple[list[str], list[str]]:
-    """Compare the user's scan or measures, `files`, with training; return likenesses and doubts.
+    """Compare the user's scan or measures, `files`, with the training scans of the weights.
 
-    Both are lists of sentences. `learned_from` are ranges of measures of the training scans.
+    Return two lists of sentences: in which image measures the scan is like the training scans, and
+    in which it is unlike them. `source` prepares the scan. `learned_from` has, for each channel,
+    the range of each image measure over the training scans.
     """
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))

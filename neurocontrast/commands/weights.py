@@ -58,7 +58,9 @@ _SUFFIXES = (".pt", ".safetensors")
 _N_SHOWN = 5
 """Largest number of layers that a message names, of those left out when weights are imported."""
 _STATE = "monai.safetensors"
-"""State dict with MONAI's names, beside the weights of an exported member."""
+"""Name of a state dict with MONAI's names, beside the weights of each encoder of an exported
+run.
+"""
 
 
 @in_default_torch_state
@@ -188,10 +190,11 @@ def export_weights(
 ) -> Path:
     """Write an encoder's weights as a plain state dict with MONAI's names, and return the path.
 
-    A run of members is written as a folder, which every command takes as the run: the weights of
-    each member in ``members``, and ``members.json`` with their SHA-256. Beside the weights of each
-    is its state dict with MONAI's names, ``monai.safetensors``. The people of pretraining are not
-    named, so that no evaluation can tell later whether its people were among them.
+    A run of several encoders (members) is written as a folder, which every command takes as the
+    run: the weights of each member in ``members``, and ``members.json`` with their SHA-256. Beside
+    the weights of each is its state dict with MONAI's names, ``monai.safetensors``. The people of
+    pretraining are not named, so that no evaluation can tell later whether its people were among
+    them.
 
     MONAI's own module loads a DenseNet's with ``load_state_dict(..., strict=False)``, which then
     misses ``class_layers`` alone. Where the encoder has no final normalisation, one that changes
@@ -204,10 +207,10 @@ def export_weights(
         name.
     out : path
         File to write: ``.pt``, readable with ``torch.load(..., weights_only=True)``, or
-        ``.safetensors``, which says in its metadata how scans are to be prepared. Of a run of
-        members a folder.
+        ``.safetensors``, which says in its metadata how scans are to be prepared. For a run of
+        several encoders a folder.
     overwrite : bool
-        Whether a file, or a folder of exported members, that exists is replaced.
+        Whether a file, or a folder of exported encoders, that exists is replaced.
     progress : Progress, bool or None
         Receives progress messages; True shows them on standard error, False nothing. None shows
         lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
@@ -236,7 +239,7 @@ def export_weights(
 
 
 def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progress) -> Path:
-    """Write the weights of all members of a run, and ``members.json``, to the folder `target`."""
+    """Write all encoders of a run (members), and ``members.json``, to the folder `target`."""
     if target.suffix in _SUFFIXES:
         n_members = len(read_record(run).seeds)
         raise ConfigError(

@@ -100,14 +100,19 @@ def load_config(
 
 
 def _is_of_another_key(override: str) -> bool:
-    """Tell whether an override (``dotted.key=value``) has no effect on the kind of data."""
+    """Tell whether an override (``dotted.key=value``) sets another key than the kind of data.
+
+    The kind of data is set by ``data.kind``, or by a key of ``data`` that only regional measures
+    have. Overrides of other keys are applied later, since their defaults depend on the kind.
+    """
     return not override.replace(" ", "").startswith(_KIND)
 
 
 def _with_sections(content: Json, sections: Mapping[str, Mapping[str, object]]) -> Json:
-    """Return the sections `content` of a configuration, with keys replaced by `sections`.
+    """Return the sections `content` of a configuration, with single keys replaced from `sections`.
 
-    A value None leaves a key unchanged.
+    `sections` is name of a section → key → value. Keys of a section that are absent there stay, and
+    so does a key with the value None. A new section is added.
     """
     for name, values in sections.items():
         stated = {key: value for key, value in values.items() if value is not None}
@@ -120,8 +125,8 @@ def _with_sections(content: Json, sections: Mapping[str, Mapping[str, object]]) 
 def _content_of_any(config: object) -> Json:
     """Return the sections of a configuration that is a file, a recipe's name, or a mapping.
 
-    None has no sections; a `Config` has the keys that were set in it. Sections of a base
-    (``extends``) are merged.
+    None gives no sections, and a `Config` the keys that were set in it. A configuration that
+    extends another (``extends``) has the sections of both, merged.
     """
     if config is None:
         return {}

@@ -39,7 +39,11 @@ _Counts: TypeAlias = dict[int, int]
 
 
 def check_size(content: object, *, source: str) -> None:
-    """Refuse a configuration that would be too large if shared sections were written out."""
+    """Refuse a configuration of more than 100,000 values, with repeated parts counted repeatedly.
+
+    A part is repeated by YAML aliases (``*name``), or if one mapping or list is in several places.
+    The message begins with `source`, the name of the configuration.
+    """
     if _n_values(content, _children_of_object, {}) > _N_VALUES:
         raise ConfigError(f"{source}: {_TOO_MANY}.")
 

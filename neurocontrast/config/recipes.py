@@ -1,4 +1,4 @@
-"""Recipes that come with the package: YAML files of whole experiments, used by their names."""
+"""Recipes: YAML files of configurations that come with the package, and are used by name."""
 
 import os
 import re
@@ -17,7 +17,7 @@ def recipes_folder() -> Path:
 
 
 def list_recipes() -> dict[str, Path]:
-    """Return the file of each recipe by its name, such as ``yaware`` or ``natural/simclr``."""
+    """Return name of a recipe → its file; a name is such as ``yaware`` or ``natural/simclr``."""
     files = sorted(recipes_folder().glob("*/*.yaml"))
     recipes = {}
     for file in files:
@@ -44,9 +44,11 @@ def describe_recipe(file: Path) -> str:
 
 
 def find_config(config: str | os.PathLike[str]) -> Path:
-    """Find the file of a configuration by a path, or by the name of a recipe.
+    """Return the file of a configuration, given by a path, or by the name of a recipe.
 
-    Existing files, absolute paths and names with a suffix such as ``.yaml`` are paths.
+    A recipe is a configuration that comes with the package. Existing files, absolute paths and
+    names with a suffix such as ``.yaml`` are paths, and are returned even if the file is absent.
+    Another name that no recipe has is refused, and so is the name of a recipe with a suffix.
     """
     path = Path(config)
     if path.is_file() or path.is_absolute():

@@ -1,4 +1,4 @@
-"""Schema of the configuration: a section a component, typed by the component's settings."""
+"""Schema of configurations: sections such as ``data`` and ``encoder``, with keys and defaults."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -49,7 +49,11 @@ OF_MEASURES = (
 
 
 def kind_of_section(section: Any) -> str:
-    """Return the kind of data that section ``data`` states, or keys tell; volumes by default."""
+    """Return the kind of data of section ``data``: its key ``kind``, else measures or volumes.
+
+    `section` is a mapping or settings. Without the key, the kind is ``measures`` if the section has
+    a key that only regional measures have (`OF_MEASURES`), and ``volumes`` if not.
+    """
     if isinstance(section, Mapping):
         stated = list(map(section.get, OF_MEASURES))
         has_measures = stated.count(None) < len(stated)
@@ -60,9 +64,10 @@ def kind_of_section(section: Any) -> str:
 
 
 def _of_kind(section: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
-    """Validate section ``data`` or ``augment`` by the settings of the section's kind of data.
+    """Return section ``data`` or ``augment`` as checked settings of the section's kind of data.
 
-    `kinds` maps each kind of data to the class of its settings, of which one is returned.
+    `kinds` maps each kind of data to the class of its settings. The key ``kind`` of the section
+    chooses the class (``volumes`` by default), of which an instance is returned.
     """
     return choose(
         section, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json"
@@ -70,7 +75,7 @@ def _of_kind(section: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Set
 
 
 def _objective(section: Any, info: ValidationInfo) -> Any:
-    """Validate the section ``objective`` by the parameters of its loss.
+    """Return the section ``objective`` as checked settings of its loss.
 
     With the context `OBJECTIVE_AS_GIVEN` the section is returned unchanged.
     """
@@ -131,10 +136,11 @@ _DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
 
 
 def with_defaults_of_kind(content: Mapping[str, object]) -> Json:
-    """Return sections of a configuration with the defaults of its ``data.kind``.
+    """Return sections of a configuration with the defaults of its kind of data added.
 
-    The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for
-    measures.
+    The kind is that of section ``data``. Only defaults that differ from the schema's own are added:
+    the schema's are for volumes, `_DEFAULTS` has others for natural images and for measures. Keys
+    that are set stay.
     """
     filled = _with_lists_of_measures(content)
     kind = kind_of_section(content.get("data"))
@@ -244,7 +250,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _second_sections_have_an_encoder(self) -> Self:
-        """Refuse tables and views of a second encoder without a second encoder."""
+        """Refuse ``data_2`` and ``augment_2`` without the second encoder, ``encoder_2``."""
         if self.encoder_2 is not None:
             return self
         for section in ("data_2", "augment_2"):
@@ -256,7 +262,12 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _two_encoders(self) -> Self:
-        """Refuse two encoders that cannot share one loss in one embedding space."""
+        """Refuse a second encoder, ``encoder_2``, that cannot share one loss with the first.
+
+        The first must be a network for scans, the second the network ``mlp`` for regional measures,
+        both with projection heads that end in the same size. Components beside a network are
+        refused.
+        """
         first = self.encoder
         second = self.encoder_2
         if second is None:
@@ -285,7 +296,12 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_encoder_a_member(self) -> Self:
-        """Refuse members (``training.members``) that are pairs of encoders, or would be equal."""
+        """Refuse ``training.members`` with a second encoder, or if all members would be equal.
+
+        Members are several encoders that one run trains, each with another seed. A linear encoder
+        has no random part, so that its members would be equal unless each leaves out other sites
+        (``training.members_leave``).
+        """
         training = self.training
         if training.members < 2:
             return self

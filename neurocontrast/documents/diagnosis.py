@@ -46,7 +46,10 @@ class Machine(Document):
 
 
 class PlannedRun(Document):
-    """Section ``run`` of `doctor`'s result: encoder, device, and samples of the configured run."""
+    """Section ``run`` of `doctor`'s result: encoder, device, and number and shape of the samples.
+
+    The run is the one that `pretrain` would start with the configuration.
+    """
 
     kind: str
     encoder: str
@@ -62,6 +65,7 @@ class PlannedRun(Document):
     advice: str | None = None
     """Recipe, and any settings, for the table of scans: words to type after ``--config``."""
     because: str | None = None
+    """Reason for the recipe in `advice`; None if no table of scans is configured."""
 
     def lines(self) -> list[str]:
         """Return lines of text on the configured run, for the terminal."""

@@ -105,8 +105,9 @@ def write_embeddings(
 ) -> None:
     """Write embeddings to a Parquet file, whole or not at all, with one row for each scan.
 
-    Columns are identifiers, metadata, then ``feature_0000`` …. The people of pretraining are kept
-    for `pandas.read_parquet` as well, whose ``attrs`` last through selections.
+    Columns are identifiers, metadata, then ``feature_0000`` …. The digests of the people of
+    pretraining in `info` are also written as ``attrs`` of a DataFrame: a table that
+    `pandas.read_parquet` reads, and selections of its rows, still have them.
 
     Parameters
     ----------
@@ -117,7 +118,8 @@ def write_embeddings(
     features : array of shape (n_scans, n_features)
         Finite numbers, rows in the order of `metadata`.
     info : EmbeddingsInfo or mapping
-        Description of the run, JSON-ready; kept in the file's schema under ``neurocontrast``.
+        Description of the run that made the features, JSON-ready; kept in the file's schema under
+        ``neurocontrast``.
 
     Raises
     ------
@@ -302,7 +304,8 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     Returns
     -------
     Embeddings
-        Metadata, features as float32, and the description of the run, empty where none is kept.
+        Metadata, features as float32, and the description (`EmbeddingsInfo`) of the run that made
+        the features. The description is empty if the file has none.
 
     Raises
     ------
@@ -343,7 +346,8 @@ def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
 def _with_identifiers(metadata: pd.DataFrame) -> pd.DataFrame:
     """Add the columns ``subject_id`` and ``session`` to scans' `metadata` if absent.
 
-    The first is a copy of ``participant_id``, the second is empty. The same table is returned.
+    ``subject_id`` is then a copy of ``participant_id``, and ``session`` is empty. The table itself
+    is changed and returned.
     """
     if "subject_id" not in metadata:
         metadata["subject_id"] = metadata["participant_id"]

@@ -237,7 +237,7 @@ class EncoderContract(EncoderDescription):
 
 
 class MemberWeights(Document):
-    """SHA-256 of the weights of one encoder in a run of several."""
+    """SHA-256 of the weights of one encoder (member) in a run of several."""
 
     sha256: str
 
@@ -257,7 +257,11 @@ class MemberDescription(Document):
 
 
 class MemberKind(EncoderDescription):
-    """Recipe shared by encoders of joined runs that differ only in seed and training people."""
+    """Settings shared by encoders of joined runs that differ only in seed and training people.
+
+    `n_members` is the number of these encoders, and `runs` names the joined runs that they come
+    from.
+    """
 
     runs: list[str] = Field(default_factory=list)
     n_members: int | None = None
@@ -265,7 +269,7 @@ class MemberKind(EncoderDescription):
 
 
 class BlockDescription(Document):
-    """Columns of joined embeddings (a block) that come from one of several tables."""
+    """Columns of joined embeddings (a block) that come from one of the joined tables."""
 
     n_features: int
     encoder: str | None = None
@@ -277,8 +281,10 @@ class BlockDescription(Document):
 class RunDescription(EncoderDescription):
     """Description of a run: its encoder as in ``encoder.json``, or all of its encoders.
 
-    For several encoders, the keys hold values that all encoders share; `members`, `blocks` and
-    `kinds` describe single encoders, joined tables and recipes.
+    For several encoders, the keys hold values that all encoders share. `members` describes each
+    encoder of one run. `blocks` describes the columns of a table that `join` made of several
+    embeddings tables, by the tables. `kinds` describes groups of encoders that differ only in seed
+    and training people, if `join` made the run of several runs.
     """
 
     name: str | None = None

@@ -84,7 +84,11 @@ class ExpectedErrors(Document):
 
 
 def read_expected(probe: Path) -> ExpectedErrors | None:
-    """Read ``expected.json`` in the folder of a probe; None if the folder has no such file."""
+    """Read the errors to expect of a probe at a new site, ``expected.json``; None if absent.
+
+    `probe` is the folder of the probe. The errors are given by the number of labelled people at the
+    site.
+    """
     path = probe / FILE
     if not path.is_file():
         return None

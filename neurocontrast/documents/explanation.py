@@ -11,11 +11,16 @@ EXPLANATION_FILE = "explain.json"
 
 
 class TopRegion(Document):
-    """Peak of a brain map, or a ranked measure, with its share of the score's differences."""
+    """Peak of a brain map, or a ranked measure, with its share in the score's differences.
+
+    The score is the output of the explained probe for a subject, and differences are between
+    subjects.
+    """
 
     region: str | None = None
     """Nearest brain region; None if scans are not in MNI152, or no region is near."""
     value: float | None = None
+    """Share of the place, or of the measure, in the differences of the score between subjects."""
     x: float | None = None
     """MNI coordinate of a peak in mm, as `y` and `z`; None for a regional measure."""
     y: float | None = None
@@ -26,7 +31,10 @@ class TopRegion(Document):
 
 
 class BlockShare(Document):
-    """Share of one group of feature columns (a block) in the differences between scores."""
+    """Share of one group of features (a block) in the score's differences between subjects.
+
+    The score is the output of the explained probe for a subject.
+    """
 
     name: str
     share: float

@@ -58,11 +58,16 @@ class Increment(ResultSection):
     interval: Interval = None
     p_value: StrictFloat | None = None
     p_adjusted: StrictFloat | None = None
-    """The p-value after Holm's correction for the number of baselines; None with a single one."""
+    """The p-value after Holm's correction for the number of models that the embedding is compared
+    with; None with a single one.
+    """
 
     @property
     def p_tested(self) -> float | None:
-        """The difference's p-value, with Holm's correction if there are several baselines."""
+        """P-value of the embedding's difference from another model, after Holm's correction if any.
+
+        The correction is for the number of models that the embedding is compared with, if several.
+        """
         if self.p_adjusted is None:
             return self.p_value
         return self.p_adjusted
@@ -125,8 +130,8 @@ def gather_models(content: Mapping[str, object]) -> dict[str, object]:
 def _models_of(content: Mapping[str, object]) -> list[str]:
     """List the keys of all models in ``evaluation.json`` but the embedding and the covariates.
 
-    `content` is the file's; models are named by the sections ``rivals`` and ``estimators``, and by
-    earlier versions not at all.
+    `content` is the file's. Models are named by the sections ``rivals`` and ``estimators``. Earlier
+    versions did not name ``voxels`` and ``regional``, so these two are listed for every file.
     """
     keys = list(_OF_EARLIER_VERSIONS)
     for section in ("rivals", "estimators"):

@@ -1,4 +1,4 @@
-"""Sections of ``evaluation.json`` that each hold one finding, such as the learning curve."""
+"""Sections of ``evaluation.json`` that each hold a further analysis, such as the learning curve."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
@@ -82,7 +82,11 @@ class SitePredictability(ResultSection):
 
 
 class NewSite(Part):
-    """Metrics of each model at sites seen in training (`home`) and unseen, and their comparison."""
+    """Metrics of each model at sites with training scans (`home`) and without (`unseen`), compared.
+
+    Training is the fit of the model in a fold, such as a probe; pretraining of the encoder does not
+    count. `ratio` is unseen over home, and `difference` is unseen minus home.
+    """
 
     key = "new_site"
 
@@ -129,7 +133,8 @@ class LearningCurve(Part):
     def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
         """Return name of a metric → points of the learning curve of the model named `key`.
 
-        Empty for a model without curves; the embedding and the covariates have attributes.
+        Empty for a model without curves, and for the embedding and the covariates, whose curves are
+        the attributes `metrics` and `baseline`.
         """
         return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
 

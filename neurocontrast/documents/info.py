@@ -12,7 +12,10 @@ from neurocontrast.documents.simulation import SimulationRecord
 
 
 class FlowStep(Document):
-    """Step of a flow chart of exclusions: numbers of scans and subjects left, and the reason."""
+    """Step of a flow chart of exclusions: numbers of scans and subjects, and the reason.
+
+    The step ``listed`` has the numbers in the table, and ``excluded`` the numbers left out.
+    """
 
     step: str | None = None
     n_scans: int | None = None
@@ -48,9 +51,10 @@ class EmbeddingsInfo(PretrainingPeople):
 
     @property
     def encoder_digest(self) -> str | None:
-        """SHA-256 of the encoder's weights, then layer, precision and read-out if not the defaults.
+        """Text that tells encoders apart: SHA-256 of the weights, then settings of the read-out.
 
-        None if the run states no SHA-256.
+        Layer, precision and read-out follow the SHA-256 after commas, unless they are the defaults.
+        None if the description of the run states no SHA-256.
         """
         if self.run.weights.sha256 is None:
             return None

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 
 class JoinedMember(BaseModel):
-    """Origin and recipe of an encoder that was trained as a run of its own, then joined."""
+    """Origin and settings of one encoder (member) in a run that `join` made of several runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,7 +27,7 @@ class JoinedMember(BaseModel):
 
 
 class MembersRecord(BaseModel):
-    """Content of ``members.json``: seed, training people and weights of each encoder of the run."""
+    """Content of ``members.json``: seed, sites left out, and weights of each encoder of the run."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -69,7 +69,11 @@ class PublicProvenance(PretrainingPeople):
 
     @property
     def says_people(self) -> bool:
-        """Whether the people of pretraining are all known, of the weights at the start as well."""
+        """Whether nobody in pretraining is unknown, also of the weights that training started from.
+
+        Known people are recorded by digests, such as `pretraining_subjects`. False if a joined run,
+        or the weights at the start, do not record all of their people.
+        """
         return self.init.subjects_known and not self.pretraining_unknown
 
 

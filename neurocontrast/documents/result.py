@@ -1,7 +1,8 @@
-"""``evaluation.json``: the result of an evaluation, which findings, reports and comparisons read.
+"""``evaluation.json``: the result of an evaluation, which reports and comparisons read.
 
-Attributes have the names of the keys. This module has the sections on target, folds and models;
-each finding has a record of its own, which `Result.part` reads.
+Attributes have the names of the keys. This module has the sections on target, folds and models. A
+further analysis (finding), such as the learning curve, has a section of its own in the file, which
+`Result.part` reads.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
@@ -204,7 +205,7 @@ def _as_notice(warning: object) -> object:
 
 
 class Result(ResultSection):
-    """Content of ``evaluation.json``; keys without a field here hold findings (`Part`).
+    """Content of ``evaluation.json``; keys without a field hold further analyses (`Part`).
 
     `models` is no key of the file: in the file, the results of each model but the embedding and the
     covariates have keys of their own (`neurocontrast.documents.figures`).
@@ -273,12 +274,14 @@ class Result(ResultSection):
         return self
 
     def part(self, kind: type[P]) -> P | None:
-        """Return the section of a finding; None if the finding was not measured.
+        """Return the section of ``evaluation.json`` of class `kind`; None if the file has none.
+
+        A section of that class holds a further analysis (finding), such as the learning curve.
 
         Raises
         ------
         DataError
-            Naming a key of the record that is missing or wrong.
+            Naming a key of the section that is missing or wrong.
         """
         content = (self.model_extra or {}).get(kind.key)
         if content is None or isinstance(content, kind):
@@ -289,17 +292,17 @@ class Result(ResultSection):
             raise DataError(_explain_faults(FILE, error, kind.key)) from None
 
     def with_parts(self, parts: Mapping[str, Part | str | None]) -> Result:
-        """Return the result with sections of findings added, each under its key.
+        """Return the result with sections of further analyses (findings) added, each under its key.
 
         Parameters
         ----------
         parts : mapping
-            Key of a finding → its record.
+            Key in ``evaluation.json`` → section.
 
         Raises
         ------
         ValueError
-            If a finding has the name of a field of `Result`.
+            If a key is the name of a field of `Result`.
         """
         for key in parts:
             if key in type(self).model_fields:
@@ -307,7 +310,10 @@ class Result(ResultSection):
         return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
-        """Return the keys to write to ``evaluation.json``: fields that were set, findings last."""
+        """Return the keys to write to ``evaluation.json``: fields that were set, then analyses.
+
+        A further analysis (`Part`) is under its own key, such as ``learning_curve``.
+        """
         dumped = self.model_dump(mode="json", exclude_unset=True)
         models = dumped.pop("models", {})
         content = {}

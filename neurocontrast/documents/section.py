@@ -37,6 +37,9 @@ class ResultSection(BaseModel):
 
 
 class Part(ResultSection):
-    """Section of ``evaluation.json`` that holds one finding, under a key of its own."""
+    """Base class of sections of ``evaluation.json`` that hold one further analysis (finding) each.
+
+    An example is the learning curve. `key` is the section's key in the file.
+    """
 
     key: ClassVar[str]

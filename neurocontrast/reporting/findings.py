@@ -1,4 +1,4 @@
-"""All findings of an evaluation in the order of the report, and the report's page."""
+"""All findings (analyses that have a section) in the order of the report, and the report's page."""
 
 import os
 from collections.abc import Sequence
@@ -67,7 +67,10 @@ def open_folder(
     show_ids: bool = False,
     findings: Sequence[Finding] = FINDINGS,
 ) -> EvaluationFolder:
-    """Read and check an evaluation folder, and the keys of `findings` in ``evaluation.json``."""
+    """Read and check an evaluation folder, and the keys of `findings` in ``evaluation.json``.
+
+    `findings` are the analyses whose sections the report has: by default all.
+    """
     return read_folder(folder, show_ids=show_ids, findings=findings)
 
 

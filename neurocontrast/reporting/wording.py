@@ -63,12 +63,12 @@ class Words:
 
     @property
     def items(self) -> str:
-        """Plural of `item`."""
+        """Plural of `item`, the noun for a sample: "scans"."""
         return f"{self.item}s"
 
     @property
     def units(self) -> str:
-        """Plural of `unit`."""
+        """Plural of `unit`, the noun for samples that stay in one fold: "subjects"."""
         return f"{self.unit}s"
 
     def unit_of(self, recorded: str | None) -> str:
@@ -102,7 +102,11 @@ class Named:
 
     @property
     def name(self) -> str:
-        """Metric's name in a sentence: the short name, or the label if that is abbreviated."""
+        """Name of the metric in a sentence: `short`, unless that is an abbreviation with a dot.
+
+        In place of an abbreviation such as "Bal. acc.", the `label` is used, with a small first
+        letter.
+        """
         return lower_first(self.label) if "." in self.short else self.short
 
 
@@ -138,9 +142,11 @@ def describe_metric(key: str, words: Words = SCANS) -> Named:
 
 
 def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -> list[str]:
-    """Return the metrics among `available` that every table has, the most important first.
+    """Return the leading metrics among `available`, the most important first.
 
-    Without a leading metric of the `kind` of target, the first three of `available` are returned.
+    Leading metrics are the ones that a report prints in each of its tables of metrics; `words`
+    lists them for each `kind` of target. Without any of them in `available`, the first three of
+    `available` are returned.
     """
     names = list(available)
     return [key for key in words.leading.get(kind, ()) if key in names] or names[:3]

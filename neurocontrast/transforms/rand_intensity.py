@@ -204,7 +204,8 @@ def smooth_fields(
 def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
     """Return Σ_k terms_k · polynomial_k, the sum over the degree k of Legendre polynomials.
 
-    `polynomials` has the degree as its first axis, and `terms` as the axis that faces this one.
+    The degree is the first axis of `polynomials`. In `terms`, it is the axis at the same place
+    counted from the last axis, as in broadcasting.
     """
     axis = terms.ndim - polynomials.ndim
     total = terms.select(axis, 0) * polynomials[0]
@@ -240,7 +241,9 @@ class _RandNoised(RandVolumed):
 def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -> Tensor:
     """Return standard normal noise (b, n_parts, channels, D, H, W) for a batch of volumes.
 
-    The noise of a sample is drawn on the volumes' device, by the sample's seed in `seeds`.
+    `n_parts` is the number of independent noises for a volume: 2 for the real and the imaginary
+    part of a complex signal. The noise of a sample is drawn on the volumes' device, by the sample's
+    seed in `seeds`.
     """
     shape = (len(x_BCDHW), n_parts, *x_BCDHW.shape[1:])
     noise = torch.empty(shape, dtype=x_BCDHW.dtype, device=x_BCDHW.device)
@@ -524,8 +527,9 @@ class RandTissueShiftd(RandVolumed):
     def further(self, uniforms: Array, n_channels: int) -> Numbers:
         """Return coefficients of two random fields for each sample and tissue map.
 
-        One field is for the factor, one is added. Coefficients are made of `uniforms`. Half of each
-        field's variance is a constant.
+        One field is for the factor, one is added. Coefficients are made of `uniforms`. Half of a
+        field's variance, over samples and voxels, comes from a random constant that is added
+        everywhere; the other half comes from the polynomial's changes with position.
         """
         normals = normal_numbers(uniforms).reshape(len(uniforms) * n_channels * 2, -1)
         fields = polynomials(self.settings.order, normals[:, 1:])

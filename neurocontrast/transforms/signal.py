@@ -86,8 +86,10 @@ def to_signal(x_BCDHW: Tensor) -> Volumes:
 def from_signal(signals: Volumes) -> Tensor:
     """Return the volumes for `signals`, normalised as the volumes were before `to_signal`.
 
-    A volume that was z-scored is z-scored again. In any other volume the brain's 99th percentile
-    returns to its value before, and no voxel becomes brighter than the brightest voxel was.
+    `signals` hold the rescaled volumes that `to_signal` returned, perhaps changed, with brain masks
+    and scales. A volume that was z-scored is z-scored again. In any other volume the brain's 99th
+    percentile returns to its value before, and no voxel becomes brighter than the brightest voxel
+    was.
     """
     brain = signals.brain_BCDHW
     scale = signals.scale
@@ -139,9 +141,12 @@ class ToSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace the batch of `volumes` by signals, in place.
+        """Replace volumes by signals in place, and add brain masks and scales to `volumes`.
 
-        Brain masks are added, and scales to convert signals back. A DataError refuses signals.
+        A signal is the volume rescaled to 0 outside the brain and 1 at the brain's 99th percentile.
+        The brain is where a volume differs from its background, the median of its eight corners.
+        Scales are the numbers by which signals are converted back. A DataError refuses volumes that
+        are signals already.
         """
         if volumes.scale is not None:
             raise DataError(
@@ -167,9 +172,11 @@ class FromSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace the signals of a batch by volumes, in place; brain masks and scales are removed.
+        """Replace signals by volumes in place, and remove brain masks and scales from `volumes`.
 
-        A DataError refuses volumes that are no signals.
+        A signal is a volume that `ToSignald` has rescaled, which added a brain mask and a scale
+        (the numbers by which the signal is converted back). The volumes are normalised as they were
+        before. A DataError refuses volumes that are no signals.
         """
         if volumes.scale is None:
             raise DataError(

@@ -138,9 +138,10 @@ def _not_shown(path: Path, error: Exception) -> Block:
 
 
 def _ranking(explanation: Explanation) -> list[Block]:
-    """Return figures, table and a remark on the regional measures with the largest shares.
+    """Return figures, a table and a remark on the regional measures with the largest shares.
 
-    A measure's share is that of the differences in score between subjects.
+    A share of 0.1 says that a tenth of the differences in the model's score between subjects goes
+    back to the measure. Shares are read from the explanation's table, which ranks the measures.
     """
     needed = ["region", "value", "low", "high"]
     columns = [
@@ -256,13 +257,20 @@ def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
 
 
 def share_outside(image: nibabel.Nifti1Image) -> float:
-    """Return the share of the map's absolute values that lies outside the brain of the template."""
+    """Return the share of a brain map that lies outside the brain of the MNI152 template.
+
+    `image` is the map of an explanation. The share, from 0 to 1, is of the sum of the absolute
+    values of all voxels.
+    """
     sizes = np.abs(np.asarray(image.dataobj, dtype=float))
     return float(1.0 - sizes[inside_brain(image)].sum() / sizes.sum())
 
 
 def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
-    """Return a map with zeros outside the template's brain; unchanged if the inside is all zero."""
+    """Return a brain map with zeros outside the brain of the MNI152 template.
+
+    A map that is zero in all of this brain is returned unchanged.
+    """
     values = image.get_fdata(dtype=np.float32)
     inside = inside_brain(image)
     if not np.any(values[inside]):
@@ -271,7 +279,7 @@ def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
 
 
 def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
-    """Draw a map on the template: three crossing slices at its peak, and axial slices."""
+    """Draw a brain map on the MNI152 template: three crossing slices at its peak, axial slices."""
     sizes = np.abs(_inside(image).get_fdata(dtype=np.float32))
     highest = np.unravel_index(int(sizes.argmax()), image.shape)
     x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())

@@ -100,7 +100,10 @@ def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:
 
 
 def new_site_metric(files: EvaluationFolder) -> str | None:
-    """Return the metric of the section on unseen sites; None if new sites were not measured."""
+    """Return the name of the metric that the section on unseen sites shows.
+
+    None if the evaluation did not measure metrics at unseen sites.
+    """
     block = files.summary.part(NewSite)
     table = _sites_of(files)
     if block is None or table is None:
@@ -127,7 +130,7 @@ def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -
 
 
 def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return the pooled metric that a constant guess reaches at unseen sites; None if undefined."""
+    """Return a constant guess's `metric` at all unseen sites together; None if undefined."""
     return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
 
 
@@ -209,7 +212,9 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
 def _say_error(files: EvaluationFolder, key: str) -> str:
     """Say by which factor an error of the embedding is larger at unseen sites than at known sites.
 
-    The error is, for example, the Brier score. Empty without an error besides the metric `key`.
+    The error is the first of Brier score, log-loss and mean absolute error for which the ratio was
+    measured. Errors other than `key` are looked at only, because `key` is the metric that the
+    section shows already. Empty without such a ratio.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
@@ -236,7 +241,9 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
 
     Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias`` and ``spread``; for each model
     ``<model>_home`` (site known) and ``<model>_unseen``, both with the interval's ends in ``…_low``
-    and ``…_high``. Absent values are NaN.
+    and ``…_high``. ``bias`` and ``spread`` are the mean and the standard deviation of the
+    embedding's errors at a site while unseen. ``note`` says why a metric or an interval is absent,
+    and is empty if none is. Absent values are NaN.
     """
     table = _sites_of(files)
     assert table is not None, "needed"
@@ -297,9 +304,12 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
 
 
 def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
-    """Lay out `rows` as a table of the page: a metric by site, known and unseen.
+    """Lay out `rows` as a table of the page, with a row for each site and a last row for all sites.
 
-    The models are the embedding, the covariates and, for an error, a constant guess.
+    One column has the embedding's metric while the site is known (other scans of the site are in
+    training), and another while the site is unseen. Further columns have the metric of the
+    covariates at the unseen site and, for an error, the ratio of the two values and a constant
+    guess.
     """
     ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
     grown = _ratio(files, metric)

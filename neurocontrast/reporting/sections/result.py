@@ -1,4 +1,4 @@
-"""Section of the result: large numbers, sentences, a figure of intervals, and all metrics."""
+"""Section of the result: numbers in large print, sentences, a figure, and all metrics."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ from neurocontrast.reporting.wording import (
 
 
 def show_result(files: EvaluationFolder) -> Section:
-    """Return the section of the result: large numbers, sentences, a figure and all metrics."""
+    """Return the section of the result: numbers in large print, sentences, a figure, a table."""
     result = result_prose(files)
     words = [
         Paragraph(result.plain(), label="In plain words.", role="quote"),
@@ -193,7 +193,8 @@ def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
 def _say_all_metrics(files: ResultTables, *, with_folds: bool) -> str:
     """Return the caption of the table of all metrics.
 
-    With `with_folds`, the caption explains the numbers below means of folds, too.
+    In the table, the standard deviation and the number of folds are printed below each mean over
+    folds. With `with_folds`, the caption explains them.
     """
     sentence = (
         f"All metrics, of all tested {files.words.items} at once, with their {files.percent} "

@@ -328,9 +328,9 @@ class Column:
     """Column of a table: the key of its value in a row, and the format of the value.
 
     `kind` is the format: ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or
-    ``interval``. A column of kind ``interval`` prints no value but the two ends of the value's
-    interval, which a row holds under ``<key>_low`` and ``<key>_high``. In a column of another kind
-    except ``heading``, with `interval` True, these ends are printed in small print below the value,
+    ``interval``. A column of kind ``interval`` prints an interval in place of the value: the two
+    ends that a row holds under ``<key>_low`` and ``<key>_high``. In a column of any other kind
+    except ``heading``, with `interval` True, these ends are in small print below the value,
     followed by the count under ``<key>_n`` if the row has one. `reason` says why a value is absent,
     unless the row has a reason of its own under ``<key>_reason``.
     """

@@ -13,7 +13,7 @@ from neurocontrast.reporting.folder import KINDS, EvaluationFolder
 
 @dataclass(frozen=True)
 class Finding:
-    """One analysis that is made of every evaluation, such as how errors differ between sites.
+    """One analysis of an evaluation, such as of errors by site.
 
     The analysis has a measurement, a key with the results in ``evaluation.json``, and a section in
     the report, or only some of the three.

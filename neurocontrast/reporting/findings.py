@@ -75,7 +75,10 @@ def open_folder(
 
 
 def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> list[Section]:
-    """Return the sections of a report that have something to show, in the order of its findings."""
+    """Return the sections of a report that have something to show, in the order of its findings.
+
+    Findings are the analyses of `files`, each of which shows at most one section.
+    """
     sections = []
     with progress.task("Building the report", len(files.findings), "section") as task:
         for finding in files.findings:

@@ -77,8 +77,8 @@ def judge_guess(
     `gain` is the model's value minus the guess's, with an interval from `low` to `high`. A gain is
     in the model's favour if it is positive, or negative where not `higher_is_better`, as for an
     error. If the interval excludes zero, ``better`` or ``worse`` is returned. If the interval is
-    missing or holds zero, ``not shown`` is returned for a gain in the model's favour, and ``no
-    better`` for any other. None if `gain` is None.
+    missing or holds zero, ``not shown`` is returned for a gain in the model's favour, and
+    ``no better`` for any other. None if `gain` is None.
     """
     if gain is None:
         return None
@@ -158,7 +158,10 @@ def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str
 
 
 def say_outside_brain(share: float) -> str:
-    """Say how much of a map lies outside the brain, and warn of a large share."""
+    """Say how much of a brain map lies outside the brain, and warn of a large share.
+
+    `share` is of the map's absolute values, from 0 to 1.
+    """
     sentence = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
     if share < NOTABLE_OUTSIDE:
         return sentence

@@ -210,8 +210,8 @@ class ScanResult:
         """Say in plain words which value of the metric covariates alone reach; empty if unknown.
 
         The value is unknown if the evaluation has no covariates, such as age, or the metric is
-        undefined for them. `value` is the embedding's: a mean absolute error has as many decimals
-        as it.
+        undefined for them. A mean absolute error is written with as many decimals as `value`, the
+        embedding's.
         """
         alone = self.value_of_covariates
         if alone is None:

@@ -145,8 +145,8 @@ def write(text: str, files: EvaluationFolder, **names: object) -> str:
 
     The text may use the variables `files` (the evaluation folder), ``words`` (the nouns for the
     samples, such as "scan"), ``s`` (the content of ``evaluation.json``), ``run`` (the pretraining
-    run) and `names`. Any other variable is an error. A text that ends with ``.j2`` is the name of a
-    template file.
+    run), `names`, and for samples other than scans ``files.names_of_voice``. Any other variable is
+    an error. A text that ends with ``.j2`` is the name of a template file.
     """
     return one_line(_fill(text, files.words, _names_of(files) | names))
 
@@ -154,8 +154,8 @@ def write(text: str, files: EvaluationFolder, **names: object) -> str:
 def write_paragraphs(text: str, files: EvaluationFolder, **names: object) -> list[tuple[str, str]]:
     """Fill a Jinja text about an evaluation, and return its paragraphs with their headings.
 
-    Returned are pairs of a heading and a paragraph, without empty paragraphs. A line ``##
-    Heading.`` begins a paragraph. Variables are the variables of `write`.
+    Returned are pairs of a heading and a paragraph, without empty paragraphs. A line
+    ``## Heading.`` begins a paragraph. The text may use the variables that `write` lists.
     """
     return split_paragraphs(_fill(text, files.words, _names_of(files) | names))
 
@@ -164,8 +164,8 @@ def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tu
     """Fill a Jinja text of several paragraphs, and return pairs of a heading and a paragraph.
 
     Empty paragraphs are left out. A line ``## Heading.`` begins a paragraph. The text may use the
-    variables ``words`` (the nouns for the samples) and `names`; unlike in `write_paragraphs`, an
-    evaluation has no part in the text.
+    variables ``words`` (the nouns for the samples) and `names`, but none of an evaluation folder,
+    which `write_paragraphs` adds.
     """
     return split_paragraphs(_fill(text, words, names))
 

@@ -66,7 +66,8 @@ class RandBrainContrastd(RandSignald):
     def change(self, s_BCDHW: Tensor, *, gamma: Array) -> Tensor:
         """Return low + range · ((signal − low) / range) ** `gamma` for each signal.
 
-        All channels of a sample share the lowest signal and the range.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. All channels of a sample share the lowest signal and the range.
         """
         low = s_BCDHW.amin((1, 2, 3, 4), keepdim=True)
         extent = s_BCDHW.amax((1, 2, 3, 4), keepdim=True) - low
@@ -136,7 +137,9 @@ class RandBrainBiasFieldd(RandSignald):
     def change(self, s_BCDHW: Tensor, *, strength: Array, coefficients: Array) -> Tensor:
         """Return the signals multiplied by smooth fields, one for each sample.
 
-        The logarithm of a field is the polynomial of `coefficients` times `strength`.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. The logarithm of a field is the polynomial of `coefficients` times
+        `strength`.
         """
         scaled = strength[:, None, None, None] * coefficients
         fields = smooth_fields(scaled, s_BCDHW.shape[2:], device=s_BCDHW.device)
@@ -341,7 +344,9 @@ class RandBrainRiciand(_RandNoised, RandSignald):
     def change(self, s_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
         """Return the magnitudes of complex signals with Gaussian noise in both channels.
 
-        The noise in the real and in the imaginary channel has the standard deviation `sigma`.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. Here it is the real channel, and the imaginary channel is 0. The noise in
+        each channel has the standard deviation `sigma`, and is drawn by `seed`.
         """
         noise = _noise(seed, s_BCDHW, n_parts=2).mul_(per_sample(sigma, s_BCDHW)[:, None])
         return s_BCDHW.add_(noise[:, 0]).hypot_(noise[:, 1])
@@ -462,8 +467,9 @@ class RandBrainSharpnessd(RandSignald):
     def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
         """Return signals plus `amount` times their fine detail; see the class.
 
-        The result is at least a quarter of the signal before. This lower limit keeps dim voxels at
-        the edge within the brain.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. The result is at least a quarter of the signal before. This lower limit
+        keeps dim voxels at the edge within the brain.
         """
         sigma = np.full(len(s_BCDHW), self.settings.sigma_voxels)
         detail = blur(s_BCDHW, sigma_voxels=sigma).sub_(s_BCDHW).neg_()
@@ -543,10 +549,10 @@ class RandTissueShiftd(RandVolumed):
         Weight b is 1 in the brain and 0 outside.
 
         Each field is a polynomial whose standard deviation over views and voxels is 1; half of the
-        variance is a constant. The brain is where the sum of the maps exceeds half of the largest
-        sum; below, b falls with the sum to 0, so that smoothed maps get no edge. Values x are
-        counted from the background, and are limited to 0 and to the larger of 1 and the map's
-        largest value.
+        variance comes from a random constant. The brain is where the sum of the maps exceeds half
+        of the largest sum; below, b falls with the sum to 0, so that smoothed maps get no edge.
+        Values x are counted from the background, and are limited to 0 and to the larger of 1 and
+        the map's largest value.
         """
         background = corner_median(x_BCDHW)
         maps = x_BCDHW.sub_(background).clamp_(min=0.0)

@@ -306,7 +306,8 @@ class RandCutoutd(RandVolumed):
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Return the argument ``place`` of `change`: `uniforms`, the position of each sample's box.
 
-        A position is along one axis, from 0 to 1, between the two ends of the volume.
+        A position has a number for each axis, from 0 (the box at the volume's beginning) to 1 (at
+        its end).
         """
         return {"place": uniforms}
 

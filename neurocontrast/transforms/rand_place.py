@@ -199,7 +199,8 @@ class RandBrainAffined(_RandPlaced, RandSignald):
     ) -> tuple[Tensor, Tensor]:
         """Return moved signals and brain masks, given angles, shifts and factors of each sample.
 
-        Signals are interpolated trilinearly; masks take the nearest voxel.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. Signals are interpolated trilinearly; masks take the nearest voxel.
         """
         places = _places(self.origins(s_BCDHW.shape[2:], **numbers), s_BCDHW)
         corners = Corners.around(places, s_BCDHW)
@@ -287,7 +288,8 @@ class RandResizedCropd(_RandPlaced):
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Return the argument ``place`` of `change`: `uniforms`, the position of each sample's box.
 
-        A position is along one axis, from 0 to 1, between the two ends of the volume.
+        A position has a number for each axis, from 0 (the box at the volume's beginning) to 1 (at
+        its end).
         """
         return {"place": uniforms}
 

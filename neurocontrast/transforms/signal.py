@@ -213,7 +213,10 @@ def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
 
 
 def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
-    """Return share of brain voxels, and mean and variance of signals over brain masks."""
+    """Return share of brain voxels, and mean and variance of signals over brain masks.
+
+    Signals are volumes that `to_signal` has rescaled. The share is of all voxels of a volume.
+    """
     n_voxels = signal_BCDHW[0, 0].numel()
     n_brain = brain_BCDHW.sum(4, keepdim=True).double().sum(_VOXELS, keepdim=True)
     divisor = (n_brain * _FIXED_POINT).clamp_(min=1.0)

@@ -109,7 +109,7 @@ def say_block(block: ExplainedBlock) -> str:
 
 
 def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
-    """Say how many of all measures a ranking shows, and how to read the intervals."""
+    """Say how many of all regional measures a ranking shows, and how to read the intervals."""
     return (
         f"The {n_shown} of {record.n_measures or n_shown} measures with the largest share. "
         f"Intervals are of 95% over {record.n_resamples} resamples of {record.n_units} "
@@ -228,7 +228,7 @@ _SLICES = _View(
 
 
 def read_map(path: Path) -> nibabel.Nifti1Image:
-    """Read a three-dimensional map, and replace values that are not finite by zero.
+    """Read a three-dimensional brain map, and replace values that are not finite by zero.
 
     A map of zeros alone, or not in three dimensions, raises ValueError. A damaged file raises
     ValueError, OSError or ImageFileError.
@@ -243,7 +243,7 @@ def read_map(path: Path) -> nibabel.Nifti1Image:
 
 
 def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
-    """Return a mask on the grid of a map: voxels that lie in the brain of the MNI152 template."""
+    """Return a mask on the grid of a brain map: voxels in the brain of the MNI152 template."""
     from nilearn import datasets
     from nilearn import image as images
 

@@ -72,7 +72,10 @@ _NOTE_ON_BIAS = (
 
 
 def show_new_site(files: EvaluationFolder) -> Section:
-    """Return the section on unseen sites, with the reason if the result there was not measured."""
+    """Return the section on unseen sites, with the reason if the result there was not measured.
+
+    A site is unseen while none of its scans is in training.
+    """
     metric = new_site_metric(files)
     if metric is None:
         remark = (
@@ -130,7 +133,10 @@ def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -
 
 
 def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return a constant guess's `metric` at all unseen sites together; None if undefined."""
+    """Return `metric` of a constant guess at all unseen sites together; None if undefined.
+
+    The `Estimate` has a value and an interval.
+    """
     return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
 
 
@@ -154,7 +160,8 @@ def _beside_constant(files: EvaluationFolder, metric: str) -> str:
 def say_new_site(files: EvaluationFolder) -> str | None:
     """Say how the embedding does at unseen sites beside known sites, and beside guessing.
 
-    The metric is that of the section. None if the metric is undefined at unseen sites.
+    A site is unseen while none of its scans is in training. The metric is the one that
+    `new_site_metric` returns. None if the metric is undefined at unseen sites.
     """
     key = new_site_metric(files)
     unseen = _estimate(files, "unseen", "embedding", key) if key else None

@@ -27,8 +27,8 @@ from neurocontrast.reporting.wording import (
 _OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
 """Verdicts about the embedding, the least favourable first."""
 NETWORK = "the network"
-"""Value of `MeasuredBaseline.lacks` for the baseline that reads only the principal components of an
-embedding, without the features of the network.
+"""Value of `MeasuredBaseline.lacks` for the baseline that reads only the principal components that
+an encoder keeps beside its network, without the features of the network.
 """
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
@@ -138,9 +138,10 @@ class MeasuredBaseline:
 
 
 def list_baselines(s: Result) -> list[MeasuredBaseline]:
-    """List the baselines that have metrics in an evaluation's record `s`, without the covariates.
+    """List the baselines that have metrics in ``evaluation.json``, without the covariates.
 
-    They are the voxels, the regional measures, and the models of section ``rivals``, in this order.
+    `s` is the content of that file. The baselines are the voxels, the regional measures, and the
+    models of its section ``rivals``, in this order.
     """
     names = {
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
@@ -231,9 +232,10 @@ def say_baselines(s: Result, metric: str) -> str:
 
 
 def _is_no_part(models: list[MeasuredBaseline]) -> bool:
-    """Return False, which sorts first, if `models` read only the embedding's components.
+    """Return False, which sorts first, if `models` lack the network's features.
 
-    Such models lack the features of the network.
+    Such models read only the linear components of an embedding that has the network's features
+    beside them.
     """
     return models[0].lacks != NETWORK
 
@@ -241,10 +243,10 @@ def _is_no_part(models: list[MeasuredBaseline]) -> bool:
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
     """Say how large a gain in `metric` is, with interval and verdict, as a part of a sentence.
 
-    A gain is the metric with certain features minus the metric without, for example with and
-    without the network's features beside their principal components; `increments` holds the gains
-    by metric. `subject` names the gain, such as "what the network adds to them", and begins the
-    returned words.
+    A gain is the metric with certain features minus the metric without, for example with the
+    network's features and without, beside the same principal components; `increments` holds the
+    gains by metric. `subject` names the gain, such as "what the network adds to them", and begins
+    the returned words.
     """
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
@@ -264,8 +266,8 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 def say_weights(s: Result) -> str:
     """Say which share in the embedding's variance inner folds gave to each group of features.
 
-    Groups are, for example, the network's features and the components. Empty if the evaluation
-    recorded no shares.
+    Groups are, for example, the network's features and the linear components beside the network.
+    Empty if the evaluation recorded no shares.
     """
     weights = s.probe.weights
     if not weights:

@@ -93,7 +93,7 @@ class Results:
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value of a metric that guessing reaches; None if cohorts differ in that."""
+        """Return the value of a metric by guessing; None if cohorts differ in the value."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 

@@ -155,7 +155,8 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
     """Return the value of metric `key` that guessing reaches; None if cohorts differ in the value.
 
-    `n_classes` is the number of classes of the target.
+    `n_classes` is the number of classes of the target, and `words` tell for which metrics guessing
+    reaches one divided by this number.
     """
     if n_classes and key in words.guessed:
         return 1 / n_classes
@@ -210,7 +211,7 @@ def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> st
 
 
 def estimate_text(value: float, interval: Any, *, digits: int = 2, signed: bool = False) -> str:
-    """Write a value with its interval, "7.21 (6.80 to 7.70)"; alone without an interval."""
+    """Write a value with its interval, "7.21 (6.80 to 7.70)"; without an interval, the value."""
     ends = interval_text(interval, digits=digits, signed=signed)
     estimate = number_text(value, digits=digits, signed=signed)
     return estimate if ends == DASH else f"{estimate} ({ends})"

@@ -66,7 +66,8 @@ def _slots_of(kind: type) -> Iterator[str]:
 def state_names(kind: type) -> frozenset[str]:
     """Return names of attributes that each call of a MONAI transform or reader overwrites.
 
-    `kind` is the class. Examples are a reader's last files and a random transform's last draws.
+    `kind` is the class of the transform or reader. Examples are the names of the files that an
+    image reader read last, and the numbers that a random transform drew last.
     """
     names = {"_tracing"}  # whether a thread is traced
     if issubclass(kind, ImageReader):

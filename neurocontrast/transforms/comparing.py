@@ -95,8 +95,8 @@ def _of_earlier_version(description: Description) -> Description:
 def differences_of(before: Description, after: Description, path: str = "") -> Iterator[str]:
     """Yield the dotted names of attributes that differ between descriptions `before` and `after`.
 
-    Both describe one object, for instance before and after a call. `path` is the name of the object
-    that contains the attributes.
+    Both describe one object, such as a transform before and after a call. `path` is the dotted name
+    of the object in which the attributes are.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):

@@ -80,10 +80,10 @@ def describe(value: object, position: Position = _OUTSIDE) -> Description:
 
     Two transforms have the same description when they are of one class and were made with the same
     settings. The code of a user's class is not compared: give the class a version attribute, and
-    raise the version when the code changes. State that MONAI's classes keep of a call (a reader's
-    last files, a random transform's last draws) is left out. A user's class leaves attributes out
-    by ``__getstate__``. An absolute path becomes a digest of the file's content, or of the path if
-    there is no file.
+    raise the version when the code changes. State that MONAI's classes keep of a call (the files
+    that a reader read last, the numbers that a random transform drew last) is left out. A user's
+    class leaves attributes out by ``__getstate__``. An absolute path becomes a digest of the file's
+    content, or of the path if there is no file.
     """
     if value is None or isinstance(value, bool | int):
         return value

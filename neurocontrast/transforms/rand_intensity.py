@@ -157,8 +157,8 @@ def normal_numbers(uniforms: Array) -> Array:
 def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
     """Return the terms of a polynomial in three variables with total degree up to `order`.
 
-    The terms are exponents (3, n_terms), without the constant. The mean square of each term over a
-    volume, (n_terms,), is returned too.
+    The terms are given by their exponents (3, n_terms), without the constant. The mean square of
+    each term over the voxels of a volume, (n_terms,), is returned too.
     """
     degree = np.arange(order + 1)
     total = degree[:, None, None] + degree[:, None] + degree
@@ -465,11 +465,12 @@ class RandBrainSharpnessd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
-        """Return signals plus `amount` times their fine detail; see the class.
+        """Return signals plus `amount` times their fine detail.
 
         A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
-        99th percentile. The result is at least a quarter of the signal before. This lower limit
-        keeps dim voxels at the edge within the brain.
+        99th percentile. Fine detail is the difference of the signal from a Gaussian-blurred copy.
+        The result is at least a quarter of the signal before. This lower limit keeps dim voxels at
+        the edge within the brain.
         """
         sigma = np.full(len(s_BCDHW), self.settings.sigma_voxels)
         detail = blur(s_BCDHW, sigma_voxels=sigma).sub_(s_BCDHW).neg_()

@@ -314,7 +314,8 @@ class RandCutoutd(RandVolumed):
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return volumes with one box each set to the transform's `value`.
 
-        The sides of a box are the share `fraction` of the volume's, and `place` is its position.
+        The sides of a box are the share `fraction` of the volume's. `place` is its position along
+        each axis, from 0 to 1.
         """
         shape = x_BCDHW.shape[2:]
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)

@@ -296,7 +296,8 @@ class RandResizedCropd(_RandPlaced):
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return a box of each volume, enlarged to the volume's shape by trilinear interpolation.
 
-        The sides of a box are the share `fraction` of the volume's, and `place` is its position.
+        The sides of a box are the share `fraction` of the volume's. `place` is its position along
+        each axis, from 0 to 1.
         """
         positions = _positions_in_boxes(x_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
@@ -308,7 +309,10 @@ class RandResizedCropd(_RandPlaced):
         return x_BCDHW
 
     def change_mask(self, brain_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the boxes of `change` cut from brain masks, enlarged by the nearest voxel."""
+        """Return the box of each brain mask that `change` cuts from the volume, enlarged alike.
+
+        Each voxel of an enlarged box takes the value of the nearest voxel.
+        """
         positions = _positions_in_boxes(brain_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
             brain_BCDHW = _gathered(brain_BCDHW, axis, np.rint(position))

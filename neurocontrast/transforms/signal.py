@@ -161,6 +161,8 @@ class ToSignald(VolumeTransformd):
 class FromSignald(VolumeTransformd):
     """Convert signals of `ToSignald` back to volumes, normalised as the volumes were before.
 
+    A signal is 0 outside the brain and 1 at the brain's 99th percentile.
+
     Examples
     --------
     >>> import torch
@@ -197,9 +199,9 @@ def corner_median(x_BCDHW: Tensor) -> Tensor:
 
 
 def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
-    """Return the 99th percentile of each brain, (b, channels, 1, 1, 1), from some thousand voxels.
+    """Return the 99th percentile of the brain's values in each volume, from some thousand voxels.
 
-    The result is −inf without brain voxels.
+    The result has the shape (b, channels, 1, 1, 1), and is −inf without brain voxels.
     """
     # Odd: not every other one of a row of even length.
     step = max(1, x_BCDHW[0, 0].numel() // _N_SORTED) | 1

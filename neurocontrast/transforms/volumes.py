@@ -23,7 +23,8 @@ Seeds = Sequence[int] | npt.NDArray[np.int64]
 class Scale:
     """Numbers that convert signals back to the volumes from which `to_signal` made them.
 
-    Each tensor has the shape (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) if channels share a number.
+    A signal is a volume rescaled to 0 outside the brain and 1 at the brain's 99th percentile. Each
+    tensor has the shape (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) if channels share a number.
     """
 
     background: Tensor

@@ -294,7 +294,7 @@ def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
 def _draw(
     image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
 ) -> list[Picture]:
-    """Draw a figure for each view of a map, over the MNI152 template and inside its brain."""
+    """Draw a figure for each view of a brain map, over the MNI152 template and inside its brain."""
     from nilearn import datasets, plotting
 
     image = _inside(image)

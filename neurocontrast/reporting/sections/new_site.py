@@ -120,10 +120,11 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
 
 
 def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -> Estimate | None:
-    """Return the estimate of a model's metric over all sites that `NewSite` records as `quantity`.
+    """Return the estimate of a model's metric over all sites from the record `NewSite`.
 
-    A quantity is ``home`` (the site is known), ``unseen`` or another field. None where the estimate
-    is absent or has no value.
+    `quantity` is a field of the record: ``home`` is the metric while the site is known, ``unseen``
+    the metric while none of its scans is in training; other fields compare the two. None where the
+    estimate is absent or has no value.
     """
     record = files.summary.part(NewSite)
     if record is None:

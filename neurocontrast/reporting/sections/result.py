@@ -114,7 +114,11 @@ def _card(
 
 
 def draw_headline(files: EvaluationFolder) -> style.Picture | None:
-    """Draw the headline metric of embedding and baselines; None if the embedding has no value."""
+    """Draw the headline metric of embedding and baselines; None if the embedding has no value.
+
+    The headline metric is the first of the report. Baselines are models that the embedding is
+    tested against.
+    """
     key = files.headline
     s = files.summary
     if key is None or point_estimate(files.metrics[key]) is None:
@@ -151,7 +155,10 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
 
 
 def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
-    """Return the table of the embedding's metrics: pooled, over folds, and minus each baseline."""
+    """Return the table of the embedding's metrics: pooled, over folds, and minus each baseline.
+
+    Baselines are models that the embedding is tested against. Without a `caption`, one is written.
+    """
     s = files.summary
     keys = list(dict.fromkeys([*files.leading, *files.metrics]))
     rows = [_metric_row(files, key) for key in keys]

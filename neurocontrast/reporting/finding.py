@@ -83,8 +83,9 @@ class Finding:
     def fits(self, files: EvaluationFolder) -> bool:
         """Tell whether the report on an evaluation has this finding's section.
 
-        `files` is the evaluation's folder. The section is shown if the evaluation's kind of samples
-        is in `of`, or `of` is empty, and its kind of target is in `kinds`.
+        A finding is one analysis of an evaluation, and `files` is the evaluation's folder. The
+        section is shown if the evaluation's kind of samples is in `of`, or `of` is empty, and its
+        kind of target is in `kinds`.
         """
         is_of_samples = not self.of or files.words.kind in self.of
         return is_of_samples and files.kind in self.kinds

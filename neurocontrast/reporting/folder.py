@@ -70,9 +70,9 @@ class EvaluationFolder(ResultTables):
     def _paths(self) -> list[str]:
         """Return the path of the first sample in ``scans.tsv``, and of the first prediction.
 
-        A table that is absent or has no column ``path`` adds none. The function `names` of a
-        `Voice`, which returns template variables for samples other than scans, is called with the
-        paths.
+        The list is shorter if one of the two tables is absent or has no paths. The function `names`
+        of a `Voice`, which returns template variables for samples other than scans, is called with
+        the paths.
         """
         paths = []
         for table in (self.table("scans", "path"), self.predictions):
@@ -140,10 +140,10 @@ def read_folder(
 ) -> EvaluationFolder:
     """Read and check the folder of an evaluation, and return its content for a report.
 
-    `findings` are the analyses whose sections the report has; the key of each in
-    ``evaluation.json`` is checked, too. With `show_ids`, identifiers of participants may appear in
-    the report. A path that is no evaluation raises ConfigError; a file that is missing, damaged or
-    of another format raises DataError.
+    Returned is an `EvaluationFolder`. `findings` are the analyses whose sections the report has;
+    the key of each in ``evaluation.json`` is checked, too. With `show_ids`, identifiers of
+    participants may appear in the report. A path that is no evaluation raises ConfigError; a file
+    that is missing, damaged or of another format raises DataError.
     """
     root = Path(folder)
     _check_is_evaluation(root)

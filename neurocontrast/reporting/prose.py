@@ -30,9 +30,9 @@ NOTABLE_OUTSIDE = 0.3
 def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
     """Judge by the interval of a difference in a metric whether the first model is better.
 
-    `interval` is of the first model's value minus the second's. ``better`` or ``worse`` if the
-    interval excludes zero, by its side of zero and `higher_is_better`, which is False for an error;
-    ``open`` if zero is within; ``unknown`` without interval.
+    `interval` is of the first model's value minus the second's. If the whole interval is above
+    zero, the first model is ``better``; below zero, it is ``worse``; the other way round where not
+    `higher_is_better`, as for an error. ``open`` if zero is within; ``unknown`` without interval.
     """
     if not interval:
         return "unknown"

@@ -66,7 +66,7 @@ class ScanResult:
 
     @property
     def named(self) -> Named:
-        """Names of metric `key` in texts, its meaning, and its smallest and largest value."""
+        """Names and meaning of metric `key`, and its smallest and largest value, as a `Named`."""
         return describe_metric(self.key or "", self.files.words)
 
     @property

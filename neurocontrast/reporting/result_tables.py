@@ -58,8 +58,8 @@ _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
 def words_of(run: RunDescription) -> Words:
     """Return the nouns by which a report calls the samples that a run's encoder reads.
 
-    The nouns are for scans ("scan", "subject"), unless a package has registered nouns for the kind
-    of samples, such as images, in `VOICES`.
+    Returned are `Words` for scans ("scan", "subject"), unless a package has registered nouns for
+    the kind of samples, such as images, in `VOICES`.
     """
     voice = VOICES.find(run.preprocessing.kind)
     if voice is None:

@@ -38,8 +38,8 @@ class _RandRimd(RandSignald):
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
         """Return the number of random coefficients by which one sample's rim varies in depth.
 
-        The rim is the layer of voxels at the brain's surface. The numbers come after the ones that
-        `limits` needs.
+        The rim is the layer of voxels at the brain's surface. The random numbers for the ranges in
+        `limits` are not counted.
         """
         return n_terms(_ORDER)
 

@@ -413,8 +413,9 @@ class Corners:
     def around(cls, places: Places, x_BCDHW: Tensor) -> Self:
         """Return indices and weights of the eight voxels around each of the coordinates `places`.
 
-        `places` are in voxels, a tensor for each axis, which broadcast to (b, D, H, W). The voxels
-        are of volumes with the shape of `x_BCDHW`, which are 0 beyond the border.
+        Returned is a `Corners`. `places` are in voxels, a tensor for each axis, which broadcast to
+        (b, D, H, W). The voxels are of volumes with the shape of `x_BCDHW`, which are 0 beyond the
+        border.
         """
         n_samples, n_channels, *shape = x_BCDHW.shape
         lengths = [side + 3 for side in shape]

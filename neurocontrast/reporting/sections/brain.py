@@ -140,8 +140,9 @@ def _not_shown(path: Path, error: Exception) -> Block:
 def _ranking(explanation: Explanation) -> list[Block]:
     """Return figures, a table and a remark on the regional measures with the largest shares.
 
-    A share of 0.1 says that a tenth of the differences in the model's score between subjects goes
-    back to the measure. Shares are read from the explanation's table, which ranks the measures.
+    A share of 0.1 says that, on average, a tenth of a difference between subjects in the score of
+    the linear probe goes back to the measure. Shares are read from the explanation's table, which
+    ranks the measures.
     """
     needed = ["region", "value", "low", "high"]
     columns = [

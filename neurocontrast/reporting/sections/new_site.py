@@ -221,8 +221,8 @@ def _say_error(files: EvaluationFolder, key: str) -> str:
     """Say by which factor an error of the embedding is larger at unseen sites than at known sites.
 
     The error is the first of Brier score, log-loss and mean absolute error for which the ratio was
-    measured. Errors other than `key` are looked at only, because `key` is the metric that the
-    section shows already. Empty without such a ratio.
+    measured. The metric `key` is passed over, because the section shows that metric already. Empty
+    without such a ratio.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):

@@ -1,6 +1,8 @@
-"""Baselines of the embedding, measured: models without an encoder, or without part of the features.
+"""Baselines (models that the embedding is tested against): metrics, and sentences about them.
 
-Where two models read the same measures, the stronger of them decides the verdict.
+A baseline has no encoder, or reads only a part of the embedding's features. Where several baselines
+read the same input, such as the regional measures, the verdict least favourable to the embedding is
+reported.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from neurocontrast.reporting.wording import (
 _OUTCOMES: tuple[Verdict, ...] = ("worse", "unknown", "open", "better")
 """Verdicts about the embedding, the least favourable first."""
 NETWORK = "the network"
-"""Value of `MeasuredBaseline.lacks` for the baseline that reads only the principal components of an
-embedding, without the features of the network.
+"""Value of `MeasuredBaseline.lacks` for the baseline that reads only the principal components that
+an encoder keeps beside its network, without the features of the network.
 """
 _LEVEL = 0.95
 _TITLES = {"logistic": "logistic regression", "ridge": "ridge regression"}
@@ -88,16 +90,21 @@ class MeasuredBaseline:
 
     @property
     def alone(self) -> str:
-        """Baseline in a list of models: "only regions", or "regions + embedding" if joined."""
+        """Name of the model in a figure: "only regions"; "regions + embedding" for a joined model.
+
+        A joined model reads the features of the baseline `beside` together with the embedding. Its
+        `name` says so, and is returned unchanged; all other names follow "only".
+        """
         if self.beside:
             return self.name
         return f"only {self.name}"
 
     @property
     def without(self) -> str:
-        """Words behind the baseline's name: " without an encoder"; empty for a joined model.
+        """Words after the model's name in a sentence: " without an encoder"; empty if joined.
 
-        A joined model reads the features of the embedding as well.
+        If the model lacks only a part of the embedding, that part (`lacks`) is named in place of
+        the encoder. A joined model (`beside`) reads the features of the embedding as well.
         """
         if self.beside:
             return ""
@@ -131,9 +138,10 @@ class MeasuredBaseline:
 
 
 def list_baselines(s: Result) -> list[MeasuredBaseline]:
-    """List the baselines that have metrics in an evaluation's record `s`, without the covariates.
+    """List the baselines that have metrics in ``evaluation.json``, without the covariates.
 
-    They are the voxels, the regional measures, and the models of section ``rivals``, in this order.
+    `s` is the content of that file. The baselines are the voxels, the regional measures, and the
+    models of its section ``rivals``, in this order.
     """
     names = {
         "voxels": ("voxels", f"{s.voxels_about.n_components} principal components of the voxels"),
@@ -171,9 +179,9 @@ def estimator_title(estimator: Probe | None) -> str:
 
 
 def with_estimator(words: str, title: str) -> str:
-    """Return `words` with an estimator behind, "6.00 by ridge regression"; alone if unnamed.
+    """Return `words` followed by the name of an estimator: "6.00 by ridge regression".
 
-    `title` is the estimator's name in words.
+    `title` is the estimator's name in words; if it is empty, `words` is returned unchanged.
     """
     if not title:
         return words
@@ -181,10 +189,10 @@ def with_estimator(words: str, title: str) -> str:
 
 
 def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBaseline]:
-    """Return the model with the best value of `metric` for each set of measures in `models`.
+    """Return the model with the best value of `metric` for each kind of input among `models`.
 
-    A set, such as the regional measures, can have several models, which differ in their estimator.
-    Models without a value are passed over.
+    Models of one kind of input, such as the regional measures, differ in their estimator. Models
+    without a value are passed over.
     """
     sign = -1.0
     if describe_metric(metric).higher_is_better:
@@ -200,11 +208,10 @@ def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBasel
 
 
 def say_baselines(s: Result, metric: str) -> str:
-    """Say whether the embedding beats the baselines in `metric`, for each set of measures.
+    """Say whether the embedding beats the baselines in `metric`, in one sentence for each input.
 
-    Returned is a sentence for each set, such as the regional measures, which can have several
-    models with different estimators. Empty if no baseline has both a value and a difference from
-    the embedding.
+    Baselines of one input, such as the regional measures, differ in their estimator and share a
+    sentence. Empty if no baseline has both a value and a difference from the embedding.
     """
     alike: dict[str, list[MeasuredBaseline]] = {}
     for model in list_baselines(s):
@@ -225,18 +232,21 @@ def say_baselines(s: Result, metric: str) -> str:
 
 
 def _is_no_part(models: list[MeasuredBaseline]) -> bool:
-    """Return False, which sorts first, if `models` read only the embedding's components.
+    """Return False, which sorts first, if `models` lack the network's features.
 
-    Such models lack the features of the network.
+    Such models read only the linear components of an embedding that has the network's features
+    beside them.
     """
     return models[0].lacks != NETWORK
 
 
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
-    """Say how large a gain in `metric` is, such as the network's, with interval and verdict.
+    """Say how large a gain in `metric` is, with interval and verdict, as a part of a sentence.
 
-    `subject` names the gain, such as "what the network adds to them", and begins the returned
-    words; `increments` holds the gains by metric.
+    A gain is the metric with certain features minus the metric without, for example with the
+    network's features and without, beside the same principal components; `increments` holds the
+    gains by metric. `subject` names the gain, such as "what the network adds to them", and begins
+    the returned words.
     """
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
@@ -256,8 +266,8 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 def say_weights(s: Result) -> str:
     """Say which share in the embedding's variance inner folds gave to each group of features.
 
-    Groups are, for example, the network's features and the components. Empty if the evaluation
-    recorded no shares.
+    Groups are, for example, the network's features and the linear components beside the network.
+    Empty if the evaluation recorded no shares.
     """
     weights = s.probe.weights
     if not weights:
@@ -278,8 +288,9 @@ def say_weights(s: Result) -> str:
 def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
     """Say whether the embedding is better in `metric` than each of several baselines.
 
-    The baselines, `models`, read one set of measures, and `best` has the best value. The returned
-    words end a sentence of `say_baselines`.
+    The baselines, `models`, have the same input, such as the regional measures, and differ in their
+    estimator; `best` has the best value of the metric. The verdict least favourable to the
+    embedding is said. The returned words end a sentence of `say_baselines`.
     """
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)
@@ -308,9 +319,11 @@ def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) 
 
 
 def _reach(models: list[MeasuredBaseline], metric: str) -> str:
-    """Begin a sentence with the values of `metric` that models of one set of measures reach.
+    """Begin a sentence with the value of `metric` that each of `models` reaches.
 
-    Each value has its estimator behind: "… reach AUC 0.71 by ridge regression and 0.70 by …".
+    The models have the same input, such as the regional measures, and differ in their estimator,
+    which is named after each value: "12 regional measures, without any encoder, reach AUC 0.71 by
+    ridge regression and 0.70 by …".
     """
     values = []
     for model in models:

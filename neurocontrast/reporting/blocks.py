@@ -327,10 +327,12 @@ def _pictures_of(block: Block) -> list[Picture]:
 class Column:
     """Column of a table: the key of its value in a row, and the format of the value.
 
-    `kind` is ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or ``interval``. The
-    kind ``interval`` prints ``<key>_low`` and ``<key>_high`` of the row alone; with `interval`, a
-    number has both ends below, and ``<key>_n`` if the row has a count. `reason` says why a value is
-    absent, unless the row has ``<key>_reason``.
+    `kind` is the format: ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or
+    ``interval``. A column of kind ``interval`` prints an interval in place of the value: the two
+    ends that a row holds under ``<key>_low`` and ``<key>_high``. In a column of any other kind
+    except ``heading``, with `interval` True, these ends are in small print below the value,
+    followed by the count under ``<key>_n`` if the row has one. `reason` says why a value is absent,
+    unless the row has a reason of its own under ``<key>_reason``.
     """
 
     title: str

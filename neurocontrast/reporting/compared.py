@@ -141,8 +141,9 @@ def compare_tables(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of a comparison by the name of their file.
 
-    ``models`` and ``differences`` hold metrics, ``learning_curves`` metrics over the number of
-    training scans, and ``tradeoff`` each model's metric at unseen sites, and how well the site is
+    ``models`` holds the metrics of each model, and ``differences`` those metrics minus the metrics
+    of the reference model. ``learning_curves`` holds metrics over the number of training scans.
+    ``tradeoff`` holds each model's metric at known and unseen sites, and how well the site is
     predicted from the model's embedding.
     """
     compared = {name: compared_evaluation(files) for name, files in evaluations.items()}
@@ -164,7 +165,7 @@ def compare_tables(
 
 
 def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
-    """Return the record and tables of an evaluation folder as `compare_models` takes them."""
+    """Return record and tables of an evaluation folder in the form that `compare_models` takes."""
     return ComparedEvaluation(
         files.summary,
         files.predictions,

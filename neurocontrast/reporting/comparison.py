@@ -53,9 +53,12 @@ _SEE = re.compile(r"\bSee (?=[“A-Z])")
 
 @dataclass(frozen=True)
 class Comparison(Results):
-    """Content of a comparison's folder: ``comparison.json`` as `summary`, and the tables.
+    """Content of a comparison's folder: ``comparison.json`` as `summary`, and four tables.
 
-    `learning_curves` and `tradeoff` may be empty.
+    `models` holds the metrics of each model, and `differences` those metrics minus the metrics of
+    the reference model. `learning_curves` holds metrics over the number of training scans.
+    `tradeoff` holds, for each model, how well the site is predicted from the embedding, and the
+    target's main metric at known and at unseen sites. The last two tables may be empty.
     """
 
     summary: ComparisonRecord

@@ -36,7 +36,8 @@ class ExplainedBlock:
     """Share of the differences in score between subjects that one group of features carries.
 
     `name` is the group, ``network`` or ``components``. `map_path` is the brain map of the group;
-    None for an encoder of regional measures, whose ranking of measures has a column called `name`.
+    None for an encoder of regional measures, where the table that ranks the measures has a column
+    called `name`.
     """
 
     name: str
@@ -46,9 +47,13 @@ class ExplainedBlock:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Files of ``neurocontrast explain``: ``explain.json``, the map, and maps of feature groups.
+    """Content of the folder that ``neurocontrast explain`` writes about an evaluated model.
 
-    For regional measures, `map_path` is the ranking of measures, a table.
+    `record` is ``explain.json``. `map_path` is the brain map, which shows by how much each place in
+    the scan contributes to the differences in the model's score between subjects; for an encoder of
+    regional measures, it is a table that ranks the measures. `blocks` has the share, and the brain
+    map, of each group of features: ``network``, and ``components`` if the encoder has linear
+    components beside the network.
     """
 
     record: ExplanationRecord
@@ -99,9 +104,10 @@ def read_explanation(folder: Path) -> Explanation | None:
 
 
 def _map_of(block: BlockShare, map_path: Path) -> Path | None:
-    """Return the path of a feature group's brain map; None if `map_path` ranks regional measures.
+    """Return the path of a feature group's brain map; None for an encoder of regional measures.
 
-    A brain map that is missing raises DataError.
+    `block` is the group. `map_path` is the main file of the explanation: a brain map, or a table
+    (``.tsv``) that ranks regional measures. A brain map that is missing raises DataError.
     """
     if map_path.suffix == ".tsv":
         return None

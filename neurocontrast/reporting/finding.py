@@ -1,4 +1,4 @@
-"""A finding: one question to an evaluation, with its measurement, record and report section."""
+"""Finding: one analysis of an evaluation, with its measurement, record and report section."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ from neurocontrast.reporting.folder import KINDS, EvaluationFolder
 
 @dataclass(frozen=True)
 class Finding:
-    """One question that is put to every evaluation.
+    """One analysis of an evaluation, such as of errors by site.
+
+    The analysis has a measurement, a key with the results in ``evaluation.json``, and a section in
+    the report, or only some of the three.
 
     Parameters
     ----------
@@ -78,6 +81,11 @@ class Finding:
             )
 
     def fits(self, files: EvaluationFolder) -> bool:
-        """Tell whether reports on an evaluation's kind of samples and target have the section."""
+        """Tell whether the report on an evaluation has this finding's section.
+
+        A finding is one analysis of an evaluation, and `files` is the evaluation's folder. The
+        section is shown if the evaluation's kind of samples is in `of`, or `of` is empty, and its
+        kind of target is in `kinds`.
+        """
         is_of_samples = not self.of or files.words.kind in self.of
         return is_of_samples and files.kind in self.kinds

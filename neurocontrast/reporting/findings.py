@@ -1,4 +1,4 @@
-"""All findings of an evaluation in the order of the report, and the report's page."""
+"""All findings (analyses that have a section) in the order of the report, and the report's page."""
 
 import os
 from collections.abc import Sequence
@@ -67,12 +67,18 @@ def open_folder(
     show_ids: bool = False,
     findings: Sequence[Finding] = FINDINGS,
 ) -> EvaluationFolder:
-    """Read and check an evaluation folder, and the keys of `findings` in ``evaluation.json``."""
+    """Read and check an evaluation folder, and the keys of `findings` in ``evaluation.json``.
+
+    `findings` are the analyses whose sections the report has: by default all.
+    """
     return read_folder(folder, show_ids=show_ids, findings=findings)
 
 
 def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> list[Section]:
-    """Return the sections of a report that have something to show, in the order of its findings."""
+    """Return the sections of a report that have something to show, in the order of its findings.
+
+    Findings are the analyses of `files`, each of which shows at most one section.
+    """
     sections = []
     with progress.task("Building the report", len(files.findings), "section") as task:
         for finding in files.findings:

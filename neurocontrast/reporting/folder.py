@@ -32,7 +32,7 @@ _REQUIRED = {
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationFolder(ResultTables):
-    """Content of an evaluation folder; the table of a finding is read at its first use.
+    """Content of an evaluation folder; tables of single sections are read when first needed.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class EvaluationFolder(ResultTables):
     config_text : str, optional
         Configuration as written beside the result.
     findings : tuple of Finding
-        Findings of which the report is made.
+        Analyses of which the report is made; each can have its own table and report section.
     """
 
     folds: pd.DataFrame
@@ -53,23 +53,26 @@ class EvaluationFolder(ResultTables):
 
     @property
     def voice(self) -> Voice | None:
-        """Nouns and templates for samples other than scans, such as images; None for scans."""
+        """Nouns and templates of reports on samples such as images; None for scans."""
         return VOICES.find(self.run.preprocessing.kind)
 
     @cached_property
     def names_of_voice(self) -> Mapping[str, object]:
-        """Variables for the templates on samples other than scans: name → value; empty for scans.
+        """Variables of report templates for samples such as images: name → value; empty for scans.
 
-        The function `Voice.names` of the kind of samples returns them.
+        The function `names` of the `Voice` (the nouns and templates for the kind of samples)
+        returns the variables.
         """
         if self.voice is None:
             return {}
         return self.voice.names(self.folder, self._paths())
 
     def _paths(self) -> list[str]:
-        """Return the first path in ``scans.tsv`` and the first in the predictions.
+        """Return the path of the first sample in ``scans.tsv``, and of the first prediction.
 
-        `Voice.names` takes them. A table without paths is passed over.
+        The list is shorter if one of the two tables is absent or has no paths. The function `names`
+        of a `Voice`, which returns template variables for samples other than scans, is called with
+        the paths.
         """
         paths = []
         for table in (self.table("scans", "path"), self.predictions):
@@ -135,11 +138,12 @@ class EvaluationFolder(ResultTables):
 def read_folder(
     folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Any] = ()
 ) -> EvaluationFolder:
-    """Read and check the folder of an evaluation, including the records of `findings`.
+    """Read and check the folder of an evaluation, and return its content for a report.
 
-    With `show_ids`, identifiers of participants may appear in the report. A path that is no
-    evaluation raises ConfigError; a file that is missing, damaged or of another format raises
-    DataError.
+    Returned is an `EvaluationFolder`. `findings` are the analyses whose sections the report has;
+    the key of each in ``evaluation.json`` is checked, too. With `show_ids`, identifiers of
+    participants may appear in the report. A path that is no evaluation raises ConfigError; a file
+    that is missing, damaged or of another format raises DataError.
     """
     root = Path(folder)
     _check_is_evaluation(root)

@@ -205,7 +205,11 @@ def _measures(quality: MeasureQuality) -> Block:
 
 
 def _shifts(quality: MeasureQuality) -> Block:
-    """Return the shift of each site's median (columns) in each measure (rows) as shaded numbers."""
+    """Return the shift of each site's median (columns) in each measure (rows) as shaded numbers.
+
+    A shift is the distance from the median of the people whom the site is compared with, in
+    standard deviations. Measures with the largest shift come first.
+    """
     shifts = quality.by_site.pivot(index="measure", columns="site", values="shift")
     order = shifts.reindex(quality.measures["measure"])
     furthest = order.abs().max(axis=1).fillna(0).sort_values(ascending=False, kind="stable")
@@ -224,7 +228,9 @@ def _shifts(quality: MeasureQuality) -> Block:
 def _shaded(value: float) -> tuple[str, str]:
     """Return the shift of a site's median as text, and the CSS class of its shade, "" for none.
 
-    Both are empty for NaN.
+    The shift, `value`, is the distance from the median of the people whom the site is compared with
+    (other sites, or the training people of a run), in standard deviations; it is negative below
+    that median. Both results are empty for NaN.
     """
     if np.isnan(value):
         return "", ""
@@ -236,9 +242,10 @@ def _shaded(value: float) -> tuple[str, str]:
 
 
 def _pictures(quality: MeasureQuality) -> list[Picture]:
-    """Draw the worst measures, at most `N_PICTURES`, each at the most unusual sites.
+    """Draw the `N_PICTURES` measures with the most outlying people, each measure as one figure.
 
-    Constant measures and measures without values are passed over.
+    Among measures with equally many outlying people, a larger shift of one site's median comes
+    first. Constant measures and measures without values are passed over.
     """
     measures = quality.measures
     drawn = measures[~measures["is_constant"] & measures["median"].notna()]
@@ -247,7 +254,11 @@ def _pictures(quality: MeasureQuality) -> list[Picture]:
 
 @styled
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
-    """Draw a measure at the ten most unusual sites: quantiles, and outlying people as crosses."""
+    """Draw a measure at up to ten sites: quantiles as lines, and outlying people as crosses.
+
+    Drawn are the sites with the largest sum of the number of outlying people and the size of the
+    shift of the site's median.
+    """
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
     filled = of_measure[of_measure["n"] > 0]
     weight = filled["n_outside"] + filled["shift"].abs().fillna(0)

@@ -114,12 +114,19 @@ def _name_metadata(objective: ObjectiveRecord) -> str:
 
 
 def name_runs(kind: MemberKind) -> str:
-    """List in quotes the joined runs whose encoders have one recipe (a kind)."""
+    """List in quotes the names of the runs that `kind` describes: "“a”, “b” and “c”".
+
+    The encoders of these runs share one recipe, `kind`, and differ only in seed and training
+    people.
+    """
     return join_words(list(map(quoted, kind.runs)))
 
 
 def name_pretraining(run: RunDescription, objective: ObjectiveRecord) -> str:
-    """Name the pretraining loss of a run; of joined runs, each loss if the losses differ."""
+    """Name the pretraining loss of a run; of several joined encoders, each loss if losses differ.
+
+    Encoders are joined when their features are evaluated together.
+    """
     losses = []
     named = []
     for name, block in run.blocks.items():
@@ -156,7 +163,11 @@ def name_architecture(words: Words, encoder: EncoderDescription) -> str:
 
 
 def name_encoder(files: EvaluationFolder) -> str:
-    """Name the evaluated encoder with its number of features, or each of several joined ones."""
+    """Name the evaluated encoder, or each of several joined encoders, with the number of features.
+
+    Encoders are joined when they are evaluated together. Encoders of one recipe (members) are named
+    once, with their number.
+    """
     run = files.run
     if run.blocks:
         blocks = []

@@ -28,10 +28,11 @@ NOTABLE_OUTSIDE = 0.3
 
 
 def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
-    """Judge by the interval of a difference whether the first model is better than the second.
+    """Judge by the interval of a difference in a metric whether the first model is better.
 
-    `interval` is of the first model's metric minus the second's. ``open`` if zero is within,
-    ``unknown`` without interval.
+    `interval` is of the first model's value minus the second's. If the whole interval is above
+    zero, the first model is ``better``; below zero, it is ``worse``; the other way round where not
+    `higher_is_better`, as for an error. ``open`` if zero is within; ``unknown`` without interval.
     """
     if not interval:
         return "unknown"
@@ -71,10 +72,13 @@ def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) ->
 def judge_guess(
     gain: float | None, low: float | None, high: float | None, *, higher_is_better: bool
 ) -> OfGuess | None:
-    """Judge a model against a constant guess by their paired difference; None without one.
+    """Judge a model against a constant guess by the paired difference in a metric.
 
-    `gain` is the model's value minus the guess's, from `low` to `high`. Where the interval is
-    missing or holds zero, the sign of `gain` decides between ``not shown`` and ``no better``.
+    `gain` is the model's value minus the guess's, with an interval from `low` to `high`. A gain is
+    in the model's favour if it is positive, or negative where not `higher_is_better`, as for an
+    error. If the interval excludes zero, ``better`` or ``worse`` is returned. If the interval is
+    missing or holds zero, ``not shown`` is returned for a gain in the model's favour, and
+    ``no better`` for any other. None if `gain` is None.
     """
     if gain is None:
         return None
@@ -103,7 +107,10 @@ def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
 
 
 def judge_chance(value: float, low: float | None, high: float | None, *, chance: float) -> OfChance:
-    """Judge whether a metric's interval lies above or below chance; open without an interval."""
+    """Judge whether a metric's interval lies above or below chance; open without an interval.
+
+    ``open`` too if the interval holds `chance`, the value of the metric that guessing reaches.
+    """
     has_interval = interval_text((low, high)) != DASH
     if low is None or high is None or not has_interval or low <= chance <= high:
         return "open"
@@ -151,7 +158,10 @@ def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str
 
 
 def say_outside_brain(share: float) -> str:
-    """Say how much of a map lies outside the brain, and warn of a large share."""
+    """Say how much of a brain map lies outside the brain, and warn of a large share.
+
+    `share` is of the map's absolute values, from 0 to 1.
+    """
     sentence = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
     if share < NOTABLE_OUTSIDE:
         return sentence

@@ -66,7 +66,7 @@ class ScanResult:
 
     @property
     def named(self) -> Named:
-        """Names, limits and meaning of metric `key`."""
+        """Names and meaning of metric `key`, and its smallest and largest value, as a `Named`."""
         return describe_metric(self.key or "", self.files.words)
 
     @property
@@ -207,9 +207,11 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value of the metric covariates alone reach; empty without.
+        """Say in plain words which value of the metric covariates alone reach; empty if unknown.
 
-        The number of decimals is that of the embedding's `value`.
+        The value is unknown if the evaluation has no covariates, such as age, or the metric is
+        undefined for them. A mean absolute error is written with as many decimals as `value`, the
+        embedding's.
         """
         alone = self.value_of_covariates
         if alone is None:
@@ -350,10 +352,10 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 
 
 def result_prose(files: EvaluationFolder) -> ResultProse:
-    """Return the sentences about an evaluation's headline metric, in nouns that fit the samples.
+    """Return the object whose methods write sentences about an evaluation's headline metric.
 
-    The headline metric is the first of the report. A `ScanResult` for scans; a `VoicedResult` for
-    other samples, such as images.
+    The headline metric is the first of the report. The object is a `ScanResult` for scans, and a
+    `VoicedResult`, which has other nouns, for other samples such as images.
     """
     if files.voice is None:
         return ScanResult(files, files.headline)

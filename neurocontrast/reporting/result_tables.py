@@ -56,7 +56,11 @@ _LOOSE = frozenset(("folds.tsv", "scans.tsv"))
 
 
 def words_of(run: RunDescription) -> Words:
-    """Return nouns for the samples that a run's encoder reads: scans, or a kind in `VOICES`."""
+    """Return the nouns by which a report calls the samples that a run's encoder reads.
+
+    Returned are `Words` for scans ("scan", "subject"), unless a package has registered nouns for
+    the kind of samples, such as images, in `VOICES`.
+    """
     voice = VOICES.find(run.preprocessing.kind)
     if voice is None:
         return SCANS
@@ -82,24 +86,28 @@ class Results:
         return wording.level_text(self.level)
 
     def describe(self: Any, metric: str) -> wording.Named:
-        """Return names, limits and meaning of a metric, in nouns that fit the samples."""
+        """Return a metric's names, meaning, and smallest and largest value, for texts on the page.
+
+        The meaning is in nouns that fit the samples, such as scans.
+        """
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value of a metric that guessing reaches; None if cohorts differ in that."""
+        """Return the value of a metric by guessing; None if cohorts differ in the value."""
         return wording.chance_level(metric, len(self.classes), self.words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTables(Results):
-    """Record and tables of an evaluation, or of its external test.
+    """Content of ``evaluation.json`` and tables of an evaluation, or of its external test.
 
     Parameters
     ----------
     folder : Path
         Evaluation folder, which holds the tables.
     summary : Result
-        Record with the metrics of every model.
+        Content of ``evaluation.json``, with the metrics of every model; for an external test, with
+        the metrics of that test.
     predictions, sites : DataFrame
         Predictions of the tested samples, and the metrics at each site; empty if absent.
     show_ids : bool
@@ -107,7 +115,7 @@ class ResultTables(Results):
     prefix : str
         Beginning of the names of tables and figures: ``external_`` for an external test.
     opening : str
-        First sentence of captions and alternative texts, with a blank behind.
+        First sentence of captions and alternative texts, which ends with a space; empty for none.
     tables : dict
         Tables that have been read, by the name of the file without ``.tsv``.
     """

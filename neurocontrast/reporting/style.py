@@ -193,8 +193,9 @@ _MAX_GROUPS = 12
 class Series:
     """Points of one colour and marker; the index of `rows` is each point's row in the plot.
 
-    `value` is the column of the points' values. Columns ``low`` and ``high`` hold the intervals;
-    for another `value` column, ``<value>_low`` and ``<value>_high`` do.
+    `value` is the name of the column with the points' values, by default ``value``. Columns ``low``
+    and ``high`` then hold the ends of the intervals; for a column of another name, ``<name>_low``
+    and ``<name>_high`` do.
     """
 
     rows: pd.DataFrame

@@ -141,24 +141,32 @@ def template_of(text: str, words: wording.Words) -> jinja2.Template:
 
 
 def write(text: str, files: EvaluationFolder, **names: object) -> str:
-    """Fill a Jinja text and join its lines to one line of prose.
+    """Fill a Jinja text about an evaluation, and join its lines to one line of prose.
 
-    Variables of the text are `files`, their `words`, ``evaluation.json`` as ``s``, the pretraining
-    run as ``run``, and `names`. Another variable is an error.
+    The text may use the variables `files` (the evaluation folder), ``words`` (the nouns for the
+    samples, such as "scan"), ``s`` (the content of ``evaluation.json``), ``run`` (the pretraining
+    run), `names`, and the variables in ``files.names_of_voice``. Any other variable is an error. A
+    text that ends with ``.j2`` is the name of a template file.
     """
     return one_line(_fill(text, files.words, _names_of(files) | names))
 
 
 def write_paragraphs(text: str, files: EvaluationFolder, **names: object) -> list[tuple[str, str]]:
-    """Fill a Jinja text of several paragraphs, and return headings with paragraphs, none empty.
+    """Fill a Jinja text about an evaluation, and return its paragraphs with their headings.
 
-    A line ``## Heading.`` begins a paragraph. Variables are those of `write`.
+    Returned are pairs of a heading and a paragraph, without empty paragraphs. A line
+    ``## Heading.`` begins a paragraph. The text may use the variables that `write` lists.
     """
     return split_paragraphs(_fill(text, files.words, _names_of(files) | names))
 
 
 def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tuple[str, str]]:
-    """Fill a Jinja text of several paragraphs as `write_paragraphs` does, from `names` alone."""
+    """Fill a Jinja text of several paragraphs, and return pairs of a heading and a paragraph.
+
+    Empty paragraphs are left out. A line ``## Heading.`` begins a paragraph. The text may use the
+    variables ``words`` (the nouns for the samples) and `names`, but none of an evaluation folder,
+    which `write_paragraphs` adds.
+    """
     return split_paragraphs(_fill(text, words, names))
 
 

@@ -1,4 +1,4 @@
-"""Result in sentences for samples other than scans, such as images, from their own templates."""
+"""Result in sentences for samples other than scans, such as images, from Jinja text templates."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,10 @@ from neurocontrast.reporting.wording import describe_metric, point_estimate
 
 @dataclass(frozen=True)
 class VoicedResult:
-    """Sentences about metric `key` of samples other than scans, from templates of their kind."""
+    """Sentences about metric `key` of samples other than scans, such as images.
+
+    The sentences come from Jinja text templates for the kind of samples.
+    """
 
     files: EvaluationFolder
     key: str | None

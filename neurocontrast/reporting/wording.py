@@ -63,12 +63,12 @@ class Words:
 
     @property
     def items(self) -> str:
-        """Plural of `item`."""
+        """Plural of `item`, the noun for a sample: "scans"."""
         return f"{self.item}s"
 
     @property
     def units(self) -> str:
-        """Plural of `unit`."""
+        """Plural of `unit`, the noun for samples that stay in one fold: "subjects"."""
         return f"{self.unit}s"
 
     def unit_of(self, recorded: str | None) -> str:
@@ -102,7 +102,11 @@ class Named:
 
     @property
     def name(self) -> str:
-        """Metric's name in a sentence: the short name, or the label if that is abbreviated."""
+        """Name of the metric in a sentence: `short`, unless that is an abbreviation with a dot.
+
+        In place of an abbreviation such as "Bal. acc.", the `label` is used, with a small first
+        letter.
+        """
         return lower_first(self.label) if "." in self.short else self.short
 
 
@@ -138,9 +142,11 @@ def describe_metric(key: str, words: Words = SCANS) -> Named:
 
 
 def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -> list[str]:
-    """Return the metrics among `available` that every table has, the most important first.
+    """Return the leading metrics among `available`, the most important first.
 
-    Without a leading metric of the `kind` of target, the first three of `available` are returned.
+    Leading metrics are the ones that a report prints in each of its tables of metrics; `words`
+    lists them for each `kind` of target. Without any of them in `available`, the first three of
+    `available` are returned.
     """
     names = list(available)
     return [key for key in words.leading.get(kind, ()) if key in names] or names[:3]
@@ -149,7 +155,8 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
     """Return the value of metric `key` that guessing reaches; None if cohorts differ in the value.
 
-    `n_classes` is the number of classes of the target.
+    `n_classes` is the number of classes of the target, and `words` tell for which metrics guessing
+    reaches one divided by this number.
     """
     if n_classes and key in words.guessed:
         return 1 / n_classes
@@ -204,7 +211,7 @@ def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> st
 
 
 def estimate_text(value: float, interval: Any, *, digits: int = 2, signed: bool = False) -> str:
-    """Write a value with its interval, "7.21 (6.80 to 7.70)"; alone without an interval."""
+    """Write a value with its interval, "7.21 (6.80 to 7.70)"; without an interval, the value."""
     ends = interval_text(interval, digits=digits, signed=signed)
     estimate = number_text(value, digits=digits, signed=signed)
     return estimate if ends == DASH else f"{estimate} ({ends})"

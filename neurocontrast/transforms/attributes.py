@@ -35,7 +35,11 @@ PATH_WITHIN = "path within"
 
 
 def attributes_of(value: object) -> dict[str, object] | None:
-    """Return attributes of `value` by name, also ``__slots__``; None for a class without any."""
+    """Return the attributes of an object by name; None if an object of its class can have none.
+
+    Attributes in ``__slots__`` are returned, too. None is for a `value` such as a number, which has
+    neither ``__dict__`` nor ``__slots__``.
+    """
     slots = [
         name
         for base in type(value).__mro__
@@ -62,7 +66,8 @@ def _slots_of(kind: type) -> Iterator[str]:
 def state_names(kind: type) -> frozenset[str]:
     """Return names of attributes that each call of a MONAI transform or reader overwrites.
 
-    `kind` is the class. Examples are a reader's last files and a random transform's last draws.
+    `kind` is the class of the transform or reader. Examples are the names of the files that an
+    image reader read last, and the numbers that a random transform drew last.
     """
     names = {"_tracing"}  # whether a thread is traced
     if issubclass(kind, ImageReader):
@@ -104,7 +109,10 @@ def is_absolute(text: str) -> bool:
 def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
     """Return `text` unchanged, or digests in its place if the text is or contains a file path.
 
-    A path would make a description depend on one machine, and might name a person.
+    A text that is a path becomes a digest as in `describe_path`: of the content of the file, or of
+    the path if there is no file. A text with a path inside becomes two digests, of the whole text
+    and of the path in this way. A path would make a description depend on one machine, and might
+    name a person.
     """
     if is_absolute(text):
         return describe_path(text)
@@ -120,7 +128,11 @@ def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
 
 
 def name_of_text(text: str) -> str:
-    """Return `text`, a mapping's key, unchanged, or JSON of digests if the key contains a path."""
+    """Return `text`, a mapping's key, unchanged, or JSON of digests if the key contains a path.
+
+    The JSON replaces the whole key. Its digests are the result of `describe_text`: of the content
+    of the file at the path, or of the path if there is no file.
+    """
     description = describe_text(text)
     if description == text:
         return text

@@ -61,9 +61,10 @@ class MarkBraind(EachImage):
         self.mask_key = mask_key
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Add to dictionary `item` the brain mask of the image under `key`, as ``mask_key``.
+        """Add to dictionary `item` the brain mask of the image under `key`.
 
-        A DataError refuses an image that shows a whole head.
+        The mask's own key is the transform's parameter `mask_key`. A DataError refuses an image
+        that shows a whole head.
         """
         affine = affine_of(item[key])
         present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
@@ -125,7 +126,8 @@ class KeepBraind(EachImage):
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
         """Set voxels outside the brain to 0 in the image under `key`, and renew its mask in `item`.
 
-        The mask becomes the mask of the kept voxels, of 0 and 1.
+        The mask, whose key is the transform's parameter `mask_key`, becomes the mask of the kept
+        voxels, of 0 and 1.
         """
         voxels = voxels_of(item[key])
         affine = affine_of(item[key])

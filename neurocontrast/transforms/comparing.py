@@ -1,4 +1,8 @@
-"""Compare descriptions of transforms: of one object before and after a call, or with a file's."""
+"""Compare descriptions of transforms: JSON that tells a transform's class and settings.
+
+The descriptions of one transform before and after a call are compared with each other, and a
+description in a file, maybe of an earlier version, with that of a transform in memory.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +35,11 @@ def is_same(stored: Description, current: Description) -> bool | None:
 
     The result is None if too little was stored to tell.
 
-    Versions before 2026-11-28 wrote absolute paths and the last files of readers, described partial
-    functions and bound methods by class or name alone, and left out options of `Compose`, classes
-    of containers, and the functions by which pickle makes an object. Versions before 2026-11-29
-    recorded which fields of a pydantic model were set explicitly, so that writing out a default
-    changed the description.
+    Versions before 2026-11-28 wrote absolute paths, and for MONAI's image readers the names of the
+    files that a reader had read last; they described partial functions and bound methods by class
+    or name alone, and left out options of `Compose`, classes of containers, and the functions by
+    which pickle makes an object. Versions before 2026-11-29 recorded which fields of a pydantic
+    model were set explicitly, so that writing out a default changed the description.
     """
     stored = _renewed(stored)
     if stored == current:
@@ -48,7 +52,8 @@ def is_same(stored: Description, current: Description) -> bool | None:
 def _renewed(stored: Description) -> Description:
     """Return a description `stored` by an earlier version in the form of this version.
 
-    Absolute paths become digests; a reader's last files and lists of set fields are removed.
+    Absolute paths become digests. Removed are the names of the files that a MONAI image reader had
+    read last, and the list of fields that were set explicitly in a pydantic model.
     """
     if isinstance(stored, list):
         return list(map(_renewed, stored))
@@ -67,7 +72,7 @@ def _renewed(stored: Description) -> Description:
 
 
 def _of_earlier_version(description: Description) -> Description:
-    """Return a description in the less detailed form that earlier versions stored in files."""
+    """Return a transform's description in the less detailed form that earlier versions stored."""
     if isinstance(description, list):
         return list(map(_of_earlier_version, description))
     if not isinstance(description, dict):
@@ -90,8 +95,8 @@ def _of_earlier_version(description: Description) -> Description:
 def differences_of(before: Description, after: Description, path: str = "") -> Iterator[str]:
     """Yield the dotted names of attributes that differ between descriptions `before` and `after`.
 
-    Both describe one object, for instance before and after a call. `path` is the name of the object
-    that contains the attributes.
+    Both describe one object, such as a transform before and after a call. `path` is the dotted name
+    of the object in which the attributes are.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
@@ -121,7 +126,11 @@ def texts_of(description: Description) -> Iterator[str]:
 
 
 def paths_within(description: Description) -> Iterator[Description]:
-    """Yield the digests of all file paths inside the texts of a transform's description."""
+    """Yield the digest of each file path that a transform's description has inside a longer text.
+
+    A digest is ``{"file": …}`` of the content of the file at the path, or ``{"path": …}`` of the
+    path if there is no file.
+    """
     items: Iterable[Description] = ()
     if isinstance(description, dict):
         if PATH_WITHIN in description:

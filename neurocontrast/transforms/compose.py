@@ -196,9 +196,11 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
 def _operations(
     transforms: dict[str, Callable[..., RandVolumed]], settings: AugmentSettings, key: str
 ) -> list[RandVolumed]:
-    """Return a transform for each random operation of `settings` that is in `transforms` and on.
+    """Return a transform for each random operation that `settings` turn on and `transforms` has.
 
-    Transforms are in the order of the settings, and change volumes under `key`.
+    `transforms` maps the name of an operation, which is a field of the settings, to the class of
+    its transform. An operation whose field is None is off. Transforms are in the order of the
+    settings, and change volumes under `key`.
     """
     operations = []
     for name, operation in settings:

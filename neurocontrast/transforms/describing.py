@@ -80,10 +80,10 @@ def describe(value: object, position: Position = _OUTSIDE) -> Description:
 
     Two transforms have the same description when they are of one class and were made with the same
     settings. The code of a user's class is not compared: give the class a version attribute, and
-    raise the version when the code changes. State that MONAI's classes keep of a call (a reader's
-    last files, a random transform's last draws) is left out. A user's class leaves attributes out
-    by ``__getstate__``. An absolute path becomes a digest of the file's content, or of the path if
-    there is no file.
+    raise the version when the code changes. State that MONAI's classes keep of a call (the files
+    that a reader read last, the numbers that a random transform drew last) is left out. A user's
+    class leaves attributes out by ``__getstate__``. An absolute path becomes a digest of the file's
+    content, or of the path if there is no file.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -96,8 +96,8 @@ def describe(value: object, position: Position = _OUTSIDE) -> Description:
 def _describe(value: object, position: Position) -> Description:
     """Return the description of an object without a rule for its class.
 
-    This is by the arguments that pickle stores if the class defines pickling, or else by
-    attributes. Functions and images of nibabel have rules of their own.
+    The object is described by the arguments that pickle stores if its class defines pickling, and
+    by its attributes if not. Functions and images of nibabel have rules of their own.
     """
     if isinstance(value, np.ufunc):
         return name_of_ufunc(value, position)
@@ -382,8 +382,10 @@ def _describe_pickled(value: object, position: Position) -> Description:
 def _describe_global(value: object, name: str, position: Position) -> Description:
     """Return the description of an object that pickle stores as `name` in a module.
 
-    The description is this name, or else that of the object in ``__wrapped__``, as for a decorated
-    function.
+    The description is the module and the name, "module.name", if the name leads to the object in
+    its module or in the module of its class. If it does not, the description is the object's class
+    with the description of the object in ``__wrapped__``, as for a decorated function; without
+    ``__wrapped__``, a DataError refuses the object.
     """
     kind = type(value)
     for module in (getattr(value, "__module__", None), kind.__module__):

@@ -114,7 +114,7 @@ def check_kind(name: str, dtype: Any) -> None:
 def check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a volume without outer axes of length 1.
 
-    A DataError, which names scan `name`, refuses all but three further axes of at least
+    A DataError, which names scan `name`, refuses a shape unless three axes remain, each of at least
     `N_VOXELS_MIN` voxels.
     """
     lengths = list(shape)

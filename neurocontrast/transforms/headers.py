@@ -53,13 +53,22 @@ class Disagreement:
 
 @dataclass
 class _Comparison:
-    """Differences between a header's sform and qform, collected one by one to a `Disagreement`."""
+    """Differences between a header's sform and qform while they are found one by one.
+
+    A `Disagreement`, which describes them for messages, is made in the end. `differences` holds a
+    text for each difference above a tolerance. `is_grave` becomes True when one is above a second,
+    larger tolerance.
+    """
 
     differences: list[str] = field(default_factory=list)
     is_grave: bool = False
 
     def add(self, text: str, size: float, *, named: float, grave: float) -> None:
-        """Append `text`, a difference, if its `size` is above `named`; as grave above `grave`."""
+        """Append `text` to `differences` if a difference of sform and qform is larger than `named`.
+
+        `size` is how large the difference is, in the unit of `named` and `grave`, and `text`
+        describes it. If it is larger than `grave`, `is_grave` becomes True.
+        """
         if size > named:
             self.differences.append(text)
         if size > grave:
@@ -67,9 +76,10 @@ class _Comparison:
 
 
 def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
-    """Compare sform and qform of a NIfTI header; no difference unless both have a code above 0.
+    """Compare sform and qform of a NIfTI header, and return a text for each difference.
 
-    Nibabel reads the sform if its code is above 0, else the qform.
+    Nibabel reads the sform if its code is above 0, else the qform. The `Disagreement` that is
+    returned has no differences if one of the codes is 0.
 
     Parameters
     ----------
@@ -92,7 +102,7 @@ def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
 
 
 def _difference(sform: Affine, qform: Affine, shape: Sequence[int]) -> Disagreement:
-    """Return all differences between the sform and the qform of an image of the given shape."""
+    """Return the differences between the sform and the qform of an image of the given shape."""
     comparison = _Comparison()
     sizes_s = voxel_sizes(sform)
     sizes_q = voxel_sizes(qform)
@@ -145,7 +155,9 @@ def _compare_places(
 ) -> None:
     """Record in `comparison` how far apart sform and qform place the image, if beyond `named`.
 
-    `named` is in voxels. A shift by a voxel at any corner of the image is grave.
+    `named` is in voxels, and the distance is that of the first voxel or of the centre, the smaller
+    of both. If this distance, or that of any corner of the image, is above one voxel, `is_grave` of
+    the comparison becomes True, whatever `named` is.
     """
     voxel = float(voxel_sizes(sform).min())
     shifts = []

@@ -37,7 +37,10 @@ class Position:
     around: tuple[int, ...] = ()
 
     def within(self, value: object) -> Position:
-        """Return this position with `value` added to the objects that enclose the next value."""
+        """Return the position for values inside `value`, which joins the objects that enclose them.
+
+        The path stays the same; `at` extends the path.
+        """
         return replace(self, around=(*self.around, id(value)))
 
     def at(self, name: str) -> Position:
@@ -45,7 +48,10 @@ class Position:
         return replace(self, names=(*self.names, name))
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise a DataError with `problem`, after the path of the value that is not described."""
+        """Raise a DataError with `problem`, after the path that leads to the refused value.
+
+        The path is within the described object, such as ``transforms.0.prob``.
+        """
         path = ".".join(self.names)
         if path:
             problem = f"{path}: {problem}"
@@ -68,9 +74,10 @@ def object_of(module: str | None, name: str) -> object:
 def state_by_class(
     value: object, attributes: Mapping[str, object], position: Position
 ) -> Mapping[str, object]:
-    """Return the state of object `value`, by name, as its own ``__getstate__`` reports the state.
+    """Return the attributes of object `value` that its ``__getstate__`` returns: name → value.
 
-    If the state is no mapping, `attributes` of the object are returned in its place.
+    If ``__getstate__`` returns no mapping, `attributes`, all attributes of the object by name, are
+    returned in its place. If ``__getstate__`` fails, a DataError names the path in `position`.
     """
     try:
         state = value.__getstate__()
@@ -133,8 +140,9 @@ def _hides_values(value: object) -> bool:
 
 
 def is_usual_maker(maker: object, kind: type) -> bool:
-    """Tell whether pickle makes an object by calling its class `kind`, or a standard function.
+    """Tell whether pickle makes an object of class `kind` in a usual way, by calling `maker`.
 
-    `maker` is the function that pickle would call.
+    `maker` is usual if it is `kind` itself, or a function of ``copyreg`` or ``_codecs``, the
+    modules whose functions pickle calls for many classes.
     """
     return maker is kind or getattr(maker, "__module__", None) in _MODULES_OF_PICKLE

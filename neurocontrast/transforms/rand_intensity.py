@@ -66,7 +66,8 @@ class RandBrainContrastd(RandSignald):
     def change(self, s_BCDHW: Tensor, *, gamma: Array) -> Tensor:
         """Return low + range · ((signal − low) / range) ** `gamma` for each signal.
 
-        All channels of a sample share the lowest signal and the range.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. All channels of a sample share the lowest signal and the range.
         """
         low = s_BCDHW.amin((1, 2, 3, 4), keepdim=True)
         extent = s_BCDHW.amax((1, 2, 3, 4), keepdim=True) - low
@@ -136,7 +137,9 @@ class RandBrainBiasFieldd(RandSignald):
     def change(self, s_BCDHW: Tensor, *, strength: Array, coefficients: Array) -> Tensor:
         """Return the signals multiplied by smooth fields, one for each sample.
 
-        The logarithm of a field is the polynomial of `coefficients` times `strength`.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. The logarithm of a field is the polynomial of `coefficients` times
+        `strength`.
         """
         scaled = strength[:, None, None, None] * coefficients
         fields = smooth_fields(scaled, s_BCDHW.shape[2:], device=s_BCDHW.device)
@@ -154,8 +157,8 @@ def normal_numbers(uniforms: Array) -> Array:
 def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
     """Return the terms of a polynomial in three variables with total degree up to `order`.
 
-    The terms are exponents (3, n_terms), without the constant. The mean square of each term over a
-    volume, (n_terms,), is returned too.
+    The terms are given by their exponents (3, n_terms), without the constant. The mean square of
+    each term over the voxels of a volume, (n_terms,), is returned too.
     """
     degree = np.arange(order + 1)
     total = degree[:, None, None] + degree[:, None] + degree
@@ -204,7 +207,8 @@ def smooth_fields(
 def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
     """Return Σ_k terms_k · polynomial_k, the sum over the degree k of Legendre polynomials.
 
-    `polynomials` has the degree as its first axis, and `terms` as the axis that faces this one.
+    The degree is the first axis of `polynomials`. In `terms`, it is the axis at the same place
+    counted from the last axis, as in broadcasting.
     """
     axis = terms.ndim - polynomials.ndim
     total = terms.select(axis, 0) * polynomials[0]
@@ -240,7 +244,9 @@ class _RandNoised(RandVolumed):
 def _noise(seeds: npt.NDArray[np.int64], x_BCDHW: Tensor, *, n_parts: int = 1) -> Tensor:
     """Return standard normal noise (b, n_parts, channels, D, H, W) for a batch of volumes.
 
-    The noise of a sample is drawn on the volumes' device, by the sample's seed in `seeds`.
+    `n_parts` is the number of independent noises for a volume: 2 for the real and the imaginary
+    part of a complex signal. The noise of a sample is drawn on the volumes' device, by the sample's
+    seed in `seeds`.
     """
     shape = (len(x_BCDHW), n_parts, *x_BCDHW.shape[1:])
     noise = torch.empty(shape, dtype=x_BCDHW.dtype, device=x_BCDHW.device)
@@ -338,7 +344,9 @@ class RandBrainRiciand(_RandNoised, RandSignald):
     def change(self, s_BCDHW: Tensor, *, sigma: Array, seed: npt.NDArray[np.int64]) -> Tensor:
         """Return the magnitudes of complex signals with Gaussian noise in both channels.
 
-        The noise in the real and in the imaginary channel has the standard deviation `sigma`.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. Here it is the real channel, and the imaginary channel is 0. The noise in
+        each channel has the standard deviation `sigma`, and is drawn by `seed`.
         """
         noise = _noise(seed, s_BCDHW, n_parts=2).mul_(per_sample(sigma, s_BCDHW)[:, None])
         return s_BCDHW.add_(noise[:, 0]).hypot_(noise[:, 1])
@@ -457,8 +465,10 @@ class RandBrainSharpnessd(RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def change(self, s_BCDHW: Tensor, *, amount: Array) -> Tensor:
-        """Return signals plus `amount` times their fine detail; see the class.
+        """Return signals plus `amount` times their fine detail.
 
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. Fine detail is the difference of the signal from a Gaussian-blurred copy.
         The result is at least a quarter of the signal before. This lower limit keeps dim voxels at
         the edge within the brain.
         """
@@ -524,8 +534,9 @@ class RandTissueShiftd(RandVolumed):
     def further(self, uniforms: Array, n_channels: int) -> Numbers:
         """Return coefficients of two random fields for each sample and tissue map.
 
-        One field is for the factor, one is added. Coefficients are made of `uniforms`. Half of each
-        field's variance is a constant.
+        One field is for the factor, one is added. Coefficients are made of `uniforms`. Half of a
+        field's variance, over samples and voxels, comes from a random constant that is added
+        everywhere; the other half comes from the polynomial's changes with position.
         """
         normals = normal_numbers(uniforms).reshape(len(uniforms) * n_channels * 2, -1)
         fields = polynomials(self.settings.order, normals[:, 1:])
@@ -539,10 +550,10 @@ class RandTissueShiftd(RandVolumed):
         Weight b is 1 in the brain and 0 outside.
 
         Each field is a polynomial whose standard deviation over views and voxels is 1; half of the
-        variance is a constant. The brain is where the sum of the maps exceeds half of the largest
-        sum; below, b falls with the sum to 0, so that smoothed maps get no edge. Values x are
-        counted from the background, and are limited to 0 and to the larger of 1 and the map's
-        largest value.
+        variance comes from a random constant. The brain is where the sum of the maps exceeds half
+        of the largest sum; below, b falls with the sum to 0, so that smoothed maps get no edge.
+        Values x are counted from the background, and are limited to 0 and to the larger of 1 and
+        the map's largest value.
         """
         background = corner_median(x_BCDHW)
         maps = x_BCDHW.sub_(background).clamp_(min=0.0)

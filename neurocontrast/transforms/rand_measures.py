@@ -125,7 +125,8 @@ def _normal_numbers(
 ) -> npt.NDArray[np.float64]:
     """Return standard normal numbers (n_seeds, n_numbers), each row drawn by one seed.
 
-    `operation` is a key too, so that two operations draw different numbers.
+    Numbers are derived from the seed and from the name `operation`, so that two operations draw
+    different numbers by the same seed.
     """
     uniforms = derive_uniforms("measure view", operation, samples=seeds, n_numbers=n_numbers)
     # Between the steps of the uniform numbers, so that none is infinite.

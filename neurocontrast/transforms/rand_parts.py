@@ -27,22 +27,27 @@ _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over 
 
 
 class _RandRimd(RandSignald):
-    """Base class of operations on a rim of the brain, whose depth varies smoothly.
+    """Base class of operations on a rim of the brain: the layer of voxels at the brain's surface.
 
-    The depth is in voxels below the brain's surface.
+    The depth of the rim is in voxels below the surface, and varies smoothly along it.
     """
 
     settings: augment.TightMask | augment.MaskEdge
     moves_brain = True
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Return the number of random coefficients by which one sample's rim varies in depth."""
+        """Return the number of random coefficients by which one sample's rim varies in depth.
+
+        The rim is the layer of voxels at the brain's surface. The random numbers for the ranges in
+        `limits` are not counted.
+        """
         return n_terms(_ORDER)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Return the polynomial coefficients by which each sample's rim varies in depth.
 
-        Coefficients are made of `uniforms`, and scaled by ``variation_voxels`` of the settings.
+        The rim is the layer of voxels at the brain's surface. Coefficients are made of `uniforms`,
+        and scaled by ``variation_voxels`` of the settings.
         """
         variation = polynomials(_ORDER, normal_numbers(uniforms))
         return {"coefficients": self.settings.variation_voxels * variation}
@@ -102,7 +107,8 @@ class RandTightMaskd(_RandRimd):
     ) -> tuple[Tensor, Tensor]:
         """Return signals and brain masks without the dark voxels near the brain's surface.
 
-        `numbers` are the arguments of `cut_rim`.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. `numbers` are the arguments of `cut_rim`.
         """
         return cut_rim(s_BCDHW.mul_(brain_BCDHW), brain_BCDHW, **numbers)
 
@@ -164,8 +170,9 @@ class RandMaskEdged(_RandRimd):
     ) -> tuple[Tensor, Tensor]:
         """Return signals and brain masks with a rim removed from, or added to, each brain.
 
-        A rim is added where `depth_voxels` is below 0. The depth varies by `coefficients`. An added
-        rim is `rim` times as bright as the brain's edge.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. A rim is added where `depth_voxels` is below 0. The depth varies by
+        `coefficients`. An added rim is `rim` times as bright as the brain's edge.
         """
         signals = s_BCDHW.mul_(brain_BCDHW)
         brains = brain_BCDHW
@@ -191,7 +198,10 @@ def cut_rim(
 ) -> tuple[Tensor, Tensor]:
     """Return signals and brain masks with a rim of uneven depth removed from each brain.
 
-    With `below`, only voxels of the rim with a lower signal are removed.
+    A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
+    percentile. The rim is the layer of voxels below the brain's surface; its mean depth is
+    `depth_voxels`, and smooth fields of `coefficients` vary the depth. With `below`, a number for
+    each sample, only voxels of the rim whose signal is lower than that number are removed.
     """
     kept, _ = _depth_kept(brain_BCDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below is not None:
@@ -203,9 +213,11 @@ def cut_rim(
 def leave_rim(
     s_BCDHW: Tensor, brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array, rim: Array
 ) -> tuple[Tensor, Tensor]:
-    """Return signals and brain masks with a rim added around each brain.
+    """Return signals and brain masks, one for each sample, with a rim added around each brain.
 
-    The rim is `rim` times as bright as the brain's edge, and on average `depth_voxels` wide.
+    A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
+    percentile. The rim is `rim` times as bright as the brain's edge. Its width is on average
+    `depth_voxels`, and varies by `coefficients`.
     """
     kept, inside = _depth_kept(brain_BCDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
     edge = blur(s_BCDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
@@ -216,13 +228,14 @@ def leave_rim(
 def _depth_kept(
     brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array
 ) -> tuple[Tensor, Tensor]:
-    """Return the share of each voxel that lies deeper than a depth under the brain's surface.
+    """Return the share of each voxel that lies deeper under the brain's surface than a limit.
 
-    The depth at a voxel follows from the brain mask smoothed by a Gaussian, which at a flat surface
-    is the normal distribution function of the depth. The Gaussian is as wide as the mean depth, and
-    at least a voxel; depths are limited to one and a half times the width. A mean depth below 0
-    lies outside the brain. Smooth fields of the `coefficients` (see `smooth_fields`) are added to
-    the mean depth without changing its sign. The smoothed mask is returned too.
+    The limit is the mean depth `depth_voxels` of a sample plus smooth fields of the `coefficients`
+    (see `smooth_fields`), which do not change its sign; below 0, it lies outside the brain. The
+    depth of a voxel follows from the brain mask smoothed by a Gaussian, which at a flat surface is
+    the normal distribution function of the depth. The Gaussian's standard deviation is the mean
+    depth, and at least a voxel; the limit is at most one and a half times as deep. The smoothed
+    mask is returned, too.
     """
     width = _mask_width(depth_voxels)
     inside = blur(brain_BCDHW, sigma_voxels=width)
@@ -291,13 +304,18 @@ class RandCutoutd(RandVolumed):
         return 3
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return each sample's box position along each axis, from 0 to 1, which is `uniforms`."""
+        """Return the argument ``place`` of `change`: `uniforms`, the position of each sample's box.
+
+        A position has a number for each axis, from 0 (the box at the volume's beginning) to 1 (at
+        its end).
+        """
         return {"place": uniforms}
 
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return volumes with one box each set to the transform's `value`.
 
-        The sides of a box are the share `fraction` of the volume's, and `place` is its position.
+        The sides of a box are the share `fraction` of the volume's. `place` is its position along
+        each axis, from 0 to 1.
         """
         shape = x_BCDHW.shape[2:]
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)

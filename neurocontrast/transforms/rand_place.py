@@ -199,7 +199,8 @@ class RandBrainAffined(_RandPlaced, RandSignald):
     ) -> tuple[Tensor, Tensor]:
         """Return moved signals and brain masks, given angles, shifts and factors of each sample.
 
-        Signals are interpolated trilinearly; masks take the nearest voxel.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. Signals are interpolated trilinearly; masks take the nearest voxel.
         """
         places = _places(self.origins(s_BCDHW.shape[2:], **numbers), s_BCDHW)
         corners = Corners.around(places, s_BCDHW)
@@ -285,13 +286,18 @@ class RandResizedCropd(_RandPlaced):
         return 3
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return each sample's box position along each axis, from 0 to 1, which is `uniforms`."""
+        """Return the argument ``place`` of `change`: `uniforms`, the position of each sample's box.
+
+        A position has a number for each axis, from 0 (the box at the volume's beginning) to 1 (at
+        its end).
+        """
         return {"place": uniforms}
 
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return a box of each volume, enlarged to the volume's shape by trilinear interpolation.
 
-        The sides of a box are the share `fraction` of the volume's, and `place` is its position.
+        The sides of a box are the share `fraction` of the volume's. `place` is its position along
+        each axis, from 0 to 1.
         """
         positions = _positions_in_boxes(x_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
@@ -303,14 +309,17 @@ class RandResizedCropd(_RandPlaced):
         return x_BCDHW
 
     def change_mask(self, brain_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the boxes of `change` cut from brain masks, enlarged by the nearest voxel."""
+        """Return the box of each brain mask that `change` cuts from the volume, enlarged alike.
+
+        Each voxel of an enlarged box takes the value of the nearest voxel.
+        """
         positions = _positions_in_boxes(brain_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
             brain_BCDHW = _gathered(brain_BCDHW, axis, np.rint(position))
         return brain_BCDHW
 
     def origins(self, shape: Sequence[int], *, fraction: Array, place: Array) -> Array:
-        """Return matrices (b, 4, 4) from voxel indices of enlarged boxes to volumes' indices."""
+        """Return matrices (b, 4, 4) from voxel indices of enlarged boxes to indices of volumes."""
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)
         matrices = np.tile(np.eye(4), (len(sizes), 1, 1))
         for axis, side in enumerate(shape):
@@ -335,9 +344,11 @@ def boxes_of(
 
 
 def _positions_in_boxes(shape: Sequence[int], *, fraction: Array, place: Array) -> list[Array]:
-    """Return the coordinates in the volume of an enlarged box's voxels: for each axis (b, side).
+    """Return the position in the original volume of each voxel of an enlarged box, by axis.
 
-    Coordinates are limited to the centres of the box's outermost voxels.
+    A box in the volume is enlarged to the volume's shape. The list has an array (b, side) for each
+    axis: the coordinate, in voxels of the volume, from which each voxel of the enlarged box takes
+    its value. Coordinates are limited to the centres of the box's outermost voxels.
     """
     corners, sizes = boxes_of(shape, fraction=fraction, place=place)
     positions = []
@@ -369,7 +380,7 @@ def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:
 
 
 def _places(origins: Array, x_BCDHW: Tensor) -> Places:
-    """Return the coordinates from which voxels of moved volumes take their values.
+    """Return the coordinates, in voxels, from which voxels of moved volumes take their values.
 
     `origins` are matrices (b, 4, 4) from voxel indices after the move to indices before.
     """
@@ -400,9 +411,11 @@ class Corners:
 
     @classmethod
     def around(cls, places: Places, x_BCDHW: Tensor) -> Self:
-        """Return the voxels around coordinates `places` in volumes of the shape of `x_BCDHW`.
+        """Return indices and weights of the eight voxels around each of the coordinates `places`.
 
-        Beyond the border, volumes are taken as 0.
+        Returned is a `Corners`. `places` are in voxels, a tensor for each axis, which broadcast to
+        (b, D, H, W). The voxels are of volumes with the shape of `x_BCDHW`, which are 0 beyond the
+        border.
         """
         n_samples, n_channels, *shape = x_BCDHW.shape
         lengths = [side + 3 for side in shape]
@@ -419,7 +432,10 @@ class Corners:
         return cls(index, (weights[0], weights[1], weights[2]), steps)
 
     def interpolate(self, x_BCDHW: Tensor) -> Tensor:
-        """Return the values of volumes at the coordinates, interpolated trilinearly."""
+        """Return the values of volumes at the coordinates given to `around`, by interpolation.
+
+        Interpolation is trilinear. The result has the shape (b, channels, D, H, W).
+        """
         voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
         flat = self.index.flatten()
         slab, row, column = self.steps
@@ -434,7 +450,10 @@ class Corners:
         return of_slabs[0].lerp_(of_slabs[1], self.weights[0])
 
     def nearest(self, x_BCDHW: Tensor) -> Tensor:
-        """Return the values of volumes at the voxels nearest to the coordinates."""
+        """Return the values of volumes at the voxels nearest to the coordinates given to `around`.
+
+        The result has the shape (b, channels, D, H, W).
+        """
         voxels = functional.pad(x_BCDHW, (1, 2) * 3).flatten()
         step = torch.zeros((), device=x_BCDHW.device)
         for weight, length in zip(self.weights, self.steps, strict=True):

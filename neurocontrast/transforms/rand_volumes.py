@@ -60,16 +60,18 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
         return {name: limits for name, limits in self.settings if isinstance(limits, tuple)}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Return the number of random numbers in [0, 1) that `further` needs for one sample.
+        """Return the number of random numbers in [0, 1) that method `further` takes for a sample.
 
         The number may depend on the channels of a volume.
         """
         return 0
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return arguments of `change` that are not in `limits`, by name.
+        """Return the arguments of `change` that are not drawn uniformly from a range, by name.
 
-        Arguments are made of `uniforms` (b, n_further), random numbers in [0, 1).
+        `change` is the method that changes volumes by random numbers, and `limits` has the ranges
+        of its other arguments. Each returned argument is an array, with a row for each sample, made
+        of `uniforms` (b, n_further), random numbers in [0, 1). By default there are none.
         """
         return {}
 
@@ -150,9 +152,10 @@ class RandVolumed(RandomizableTransform, VolumeTransformd):
 class RandSignald(RandVolumed):
     """Base class of random operations on the brain's signal, a volume rescaled by `ToSignald`.
 
-    A subclass defines `change`, which receives signals. If `moves_brain` is True, the subclass
-    defines `change_brain`, which receives brain masks too. Without `ToSignald` and `FromSignald`
-    around, the transform converts volumes to signals and back by itself.
+    A signal is 0 outside the brain and 1 at the brain's 99th percentile. A subclass defines
+    `change`, which receives signals. If `moves_brain` is True, the subclass defines `change_brain`,
+    which receives brain masks too. Without `ToSignald` and `FromSignald` around, the transform
+    converts volumes to signals and back by itself.
     """
 
     moves_brain: ClassVar[bool] = False
@@ -162,15 +165,17 @@ class RandSignald(RandVolumed):
     ) -> tuple[Tensor, Tensor]:
         """Return changed signals and brain masks, given `numbers` drawn for each sample.
 
-        By default masks are unchanged. Both tensors may be overwritten.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. By default masks are unchanged. Both tensors may be overwritten.
         """
         return self.change(s_BCDHW, **numbers), brain_BCDHW
 
     def change_rows(self, volumes: Volumes, index: Tensor | None, numbers: Numbers) -> None:
-        """Change the signals, and brain masks if moved, at batch positions `index`, in place.
+        """Change signals at batch positions `index` in place, and brain masks if `moves_brain`.
 
-        Volumes that are no signals yet are converted to signals and back. `numbers` are the
-        arguments of `change` for these samples.
+        A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
+        99th percentile. Volumes that are no signals yet are converted to signals and back.
+        `numbers` are the arguments of `change` for these samples; `index` None means all samples.
         """
         if volumes.scale is None:
             signals = to_signal(chosen(volumes.x_BCDHW, index))
@@ -200,8 +205,9 @@ def change_chosen(
 ) -> tuple[Tensor, Tensor]:
     """Return signals and brain masks of all samples, changed at batch positions `index`.
 
-    `change` is a function of signals, masks and `numbers`, the random numbers of the chosen
-    samples.
+    A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
+    percentile. `change` is a function of signals, masks and `numbers`, the random numbers of the
+    chosen samples.
     """
     changed, brains = change(chosen(s_BCDHW, index), chosen(brain_BCDHW, index), **numbers)
     return replaced(s_BCDHW, index, changed), replaced(brain_BCDHW, index, brains)

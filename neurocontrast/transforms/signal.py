@@ -86,8 +86,10 @@ def to_signal(x_BCDHW: Tensor) -> Volumes:
 def from_signal(signals: Volumes) -> Tensor:
     """Return the volumes for `signals`, normalised as the volumes were before `to_signal`.
 
-    A volume that was z-scored is z-scored again. In any other volume the brain's 99th percentile
-    returns to its value before, and no voxel becomes brighter than the brightest voxel was.
+    `signals` hold the rescaled volumes that `to_signal` returned, perhaps changed, with brain masks
+    and scales. A volume that was z-scored is z-scored again. In any other volume the brain's 99th
+    percentile returns to its value before, and no voxel becomes brighter than the brightest voxel
+    was.
     """
     brain = signals.brain_BCDHW
     scale = signals.scale
@@ -139,9 +141,12 @@ class ToSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace the batch of `volumes` by signals, in place.
+        """Replace volumes by signals in place, and add brain masks and scales to `volumes`.
 
-        Brain masks are added, and scales to convert signals back. A DataError refuses signals.
+        A signal is the volume rescaled to 0 outside the brain and 1 at the brain's 99th percentile.
+        The brain is where a volume differs from its background, the median of its eight corners.
+        Scales are the numbers by which signals are converted back. A DataError refuses volumes that
+        are signals already.
         """
         if volumes.scale is not None:
             raise DataError(
@@ -156,6 +161,8 @@ class ToSignald(VolumeTransformd):
 class FromSignald(VolumeTransformd):
     """Convert signals of `ToSignald` back to volumes, normalised as the volumes were before.
 
+    A signal is 0 outside the brain and 1 at the brain's 99th percentile.
+
     Examples
     --------
     >>> import torch
@@ -167,9 +174,11 @@ class FromSignald(VolumeTransformd):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:  # noqa: ARG002
-        """Replace the signals of a batch by volumes, in place; brain masks and scales are removed.
+        """Replace signals by volumes in place, and remove brain masks and scales from `volumes`.
 
-        A DataError refuses volumes that are no signals.
+        A signal is a volume that `ToSignald` has rescaled, which added a brain mask and a scale
+        (the numbers by which the signal is converted back). The volumes are normalised as they were
+        before. A DataError refuses volumes that are no signals.
         """
         if volumes.scale is None:
             raise DataError(
@@ -190,9 +199,9 @@ def corner_median(x_BCDHW: Tensor) -> Tensor:
 
 
 def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
-    """Return the 99th percentile of each brain, (b, channels, 1, 1, 1), from some thousand voxels.
+    """Return the 99th percentile of the brain's values in each volume, from some thousand voxels.
 
-    The result is −inf without brain voxels.
+    The result has the shape (b, channels, 1, 1, 1), and is −inf without brain voxels.
     """
     # Odd: not every other one of a row of even length.
     step = max(1, x_BCDHW[0, 0].numel() // _N_SORTED) | 1
@@ -206,7 +215,10 @@ def _bright(x_BCDHW: Tensor, brain_BCDHW: Tensor) -> Tensor:
 
 
 def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
-    """Return share of brain voxels, and mean and variance of signals over brain masks."""
+    """Return share of brain voxels, and mean and variance of signals over brain masks.
+
+    Signals are volumes that `to_signal` has rescaled. The share is of all voxels of a volume.
+    """
     n_voxels = signal_BCDHW[0, 0].numel()
     n_brain = brain_BCDHW.sum(4, keepdim=True).double().sum(_VOXELS, keepdim=True)
     divisor = (n_brain * _FIXED_POINT).clamp_(min=1.0)

@@ -47,9 +47,10 @@ class Extent:
 
 
 def extent_of(voxels: npt.NDArray[np.floating], affine: npt.NDArray[np.floating]) -> Extent:
-    """Measure the foreground of a volume (D, H, W) and its overlap with the template's brain.
+    """Measure a volume's foreground in litres, and its overlap with the MNI152 template's brain.
 
-    The affine must lead to millimetres of MNI152 space.
+    Returned is an `Extent`; the overlap is a Dice coefficient, from 0 to 1. `voxels` have the shape
+    (D, H, W), and `affine` must lead to millimetres of MNI152 space.
     """
     foreground = _foreground_of(voxels)
     litres = np.count_nonzero(foreground) * abs(np.linalg.det(affine[:3, :3])) / 1e6

@@ -1,4 +1,4 @@
-"""Base class of operations that change a batch of volumes or one volume, and data classes."""
+"""Base class of transforms of MRI volumes; data classes of batches, scales and random numbers."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,8 @@ Seeds = Sequence[int] | npt.NDArray[np.int64]
 class Scale:
     """Numbers that convert signals back to the volumes from which `to_signal` made them.
 
-    Each tensor has the shape (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) if channels share a number.
+    A signal is a volume rescaled to 0 outside the brain and 1 at the brain's 99th percentile. Each
+    tensor has the shape (b, channels, 1, 1, 1), or (b, 1, 1, 1, 1) if channels share a number.
     """
 
     background: Tensor
@@ -42,7 +43,12 @@ class Scale:
 
 @dataclass
 class Volumes:
-    """Batch of float32 volumes (b, channels, D, H, W), or of signals with masks and scales."""
+    """Batch of float32 volumes (b, channels, D, H, W), or of signals with masks and scales.
+
+    Signals are volumes that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
+    percentile. With signals, `brain_BCDHW` is the brain mask, and `scale` has the numbers by which
+    they are converted back to volumes; without, both are None.
+    """
 
     x_BCDHW: Tensor
     brain_BCDHW: Tensor | None = None
@@ -89,7 +95,9 @@ class VolumeTransformd(EachImage):
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
         """Replace the volume under `key` in dictionary `item` by the transformed volume.
 
-        If the volume is a signal, its brain mask and scale in the dictionary are replaced too.
+        A volume is a signal if `ToSignald` has rescaled it to 0 outside the brain and 1 at the
+        brain's 99th percentile. The dictionary then holds its brain mask and its scale, by which it
+        is converted back, and both are replaced, too.
         """
         volume = plain_volume(item[key], key)
         drawn = self.drawn_for(len(volume))
@@ -107,7 +115,10 @@ class VolumeTransformd(EachImage):
 
 
 def brain_key(key: Hashable) -> str:
-    """Return the dictionary key of the brain mask that belongs to the signal under `key`."""
+    """Return the dictionary key of the brain mask that belongs to the volume under `key`.
+
+    `ToSignald` adds the mask when it rescales the volume.
+    """
     return f"{key}_brain"
 
 
@@ -132,7 +143,10 @@ def plain_volume(x: Any, key: Hashable) -> Tensor:
 
 
 def like(changed: Tensor, x: Any) -> Tensor:
-    """Return `changed` as a MetaTensor with the metadata of `x`, or unchanged if `x` is none."""
+    """Return `changed` as a MetaTensor with the metadata of `x`; unchanged if `x` has no metadata.
+
+    Only a MetaTensor has metadata.
+    """
     if not isinstance(x, MetaTensor):
         return changed
     return MetaTensor(changed).copy_meta_from(x)

@@ -1,1 +1,1 @@
-"""Sections of the report: one file for each, which ends with the section's `Finding`."""
+"""Sections of the report, one file for each; a file defines its analysis in a `Finding`."""

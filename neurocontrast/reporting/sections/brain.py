@@ -109,7 +109,7 @@ def say_block(block: ExplainedBlock) -> str:
 
 
 def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
-    """Say how many of all measures a ranking shows, and how to read the intervals."""
+    """Say how many of all regional measures a ranking shows, and how to read the intervals."""
     return (
         f"The {n_shown} of {record.n_measures or n_shown} measures with the largest share. "
         f"Intervals are of 95% over {record.n_resamples} resamples of {record.n_units} "
@@ -138,9 +138,11 @@ def _not_shown(path: Path, error: Exception) -> Block:
 
 
 def _ranking(explanation: Explanation) -> list[Block]:
-    """Return figures, table and a remark on the regional measures with the largest shares.
+    """Return figures, a table and a remark on the regional measures with the largest shares.
 
-    A measure's share is that of the differences in score between subjects.
+    A share of 0.1 says that, on average, a tenth of a difference between subjects in the score of
+    the linear probe goes back to the measure. Shares are read from the explanation's table, which
+    ranks the measures.
     """
     needed = ["region", "value", "low", "high"]
     columns = [
@@ -227,7 +229,7 @@ _SLICES = _View(
 
 
 def read_map(path: Path) -> nibabel.Nifti1Image:
-    """Read a three-dimensional map, and replace values that are not finite by zero.
+    """Read a three-dimensional brain map, and replace values that are not finite by zero.
 
     A map of zeros alone, or not in three dimensions, raises ValueError. A damaged file raises
     ValueError, OSError or ImageFileError.
@@ -242,7 +244,7 @@ def read_map(path: Path) -> nibabel.Nifti1Image:
 
 
 def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
-    """Return a mask on the grid of a map: voxels that lie in the brain of the MNI152 template."""
+    """Return a mask on the grid of a brain map: voxels in the brain of the MNI152 template."""
     from nilearn import datasets
     from nilearn import image as images
 
@@ -256,13 +258,20 @@ def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
 
 
 def share_outside(image: nibabel.Nifti1Image) -> float:
-    """Return the share of the map's absolute values that lies outside the brain of the template."""
+    """Return the share of a brain map that lies outside the brain of the MNI152 template.
+
+    `image` is the map of an explanation. The share, from 0 to 1, is of the sum of the absolute
+    values of all voxels.
+    """
     sizes = np.abs(np.asarray(image.dataobj, dtype=float))
     return float(1.0 - sizes[inside_brain(image)].sum() / sizes.sum())
 
 
 def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
-    """Return a map with zeros outside the template's brain; unchanged if the inside is all zero."""
+    """Return a brain map with zeros outside the brain of the MNI152 template.
+
+    A map that is zero in all of this brain is returned unchanged.
+    """
     values = image.get_fdata(dtype=np.float32)
     inside = inside_brain(image)
     if not np.any(values[inside]):
@@ -271,7 +280,7 @@ def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
 
 
 def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
-    """Draw a map on the template: three crossing slices at its peak, and axial slices."""
+    """Draw a brain map on the MNI152 template: three crossing slices at its peak, axial slices."""
     sizes = np.abs(_inside(image).get_fdata(dtype=np.float32))
     highest = np.unravel_index(int(sizes.argmax()), image.shape)
     x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())
@@ -286,7 +295,7 @@ def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
 def _draw(
     image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
 ) -> list[Picture]:
-    """Draw a figure for each view of a map, over the MNI152 template and inside its brain."""
+    """Draw a figure for each view of a brain map, over the MNI152 template and inside its brain."""
     from nilearn import datasets, plotting
 
     image = _inside(image)

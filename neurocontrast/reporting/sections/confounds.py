@@ -65,8 +65,9 @@ def list_adjustment(confounds: Confounds) -> list[tuple[str, str]]:
 
 
 def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
-    """List the OpenBHB score, age error and site accuracy, each with its value without the scan.
+    """List the OpenBHB score, age error and site accuracy, each with its value by guessing.
 
+    A guess uses no scan: of age it is the median of the training scans, of site a site at random.
     Returned are pairs of a label and a value as text, without values that were not recorded.
     """
     facts = []

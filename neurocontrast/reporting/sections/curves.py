@@ -110,10 +110,12 @@ def _draw_chance(axes: Axes, files: ResultTables, tested: pd.DataFrame, curve: s
 
 
 def _points(rows: pd.DataFrame, column: str, positive: str, curve: str) -> list[pd.DataFrame]:
-    """Return the points of the curve of each repeat, all folds together, as columns ``x``, ``y``.
+    """Return the points of a model's ROC or precision–recall curve, a table for each repeat.
 
-    `column` of `rows`, the predictions, holds a model's scores. A repeat whose tested scans are of
-    one class has no curve.
+    `curve` is ``roc``, with 1 − specificity as column ``x`` and sensitivity as ``y``, or
+    ``precision_recall``, with recall and precision. A table is of the scans of all folds together.
+    `rows` are predictions, of which `column` holds the model's scores. A repeat whose tested scans
+    are of one class has no curve.
     """
     scored = rows.dropna(subset=[column, "y_true"]) if column in rows else rows.iloc[:0]
     curves = []

@@ -64,9 +64,10 @@ def _draw_predictions(tested: ResultTables) -> list[Block]:
 
 
 def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[str, str]]:
-    """List the external test set's file and size, and its subjects whom training had seen.
+    """List facts of the external test set: file, size, and the number of subjects seen before.
 
-    Returned are pairs of a label and a text.
+    Subjects count as seen before if they were in pretraining or cross-validation. Returned are
+    pairs of a label and a text.
     """
     facts = [
         ("Embeddings", external.file or "not recorded"),
@@ -84,9 +85,9 @@ def list_tested(files: EvaluationFolder, external: ExternalTest) -> list[tuple[s
 
 
 def external_tables(files: EvaluationFolder) -> ResultTables | None:
-    """Return metrics and tables of the external test in the form in which evaluations are reported.
+    """Return metrics and tables of the external test as `ResultTables`; None without such a test.
 
-    None without an external test.
+    Functions that show the tables of an evaluation can so show the external test's.
     """
     record = files.summary.part(ExternalTest)
     if record is None:

@@ -72,7 +72,10 @@ _NOTE_ON_BIAS = (
 
 
 def show_new_site(files: EvaluationFolder) -> Section:
-    """Return the section on unseen sites, with the reason if the result there was not measured."""
+    """Return the section on unseen sites, with the reason if the result there was not measured.
+
+    A site is unseen while none of its scans is in training.
+    """
     metric = new_site_metric(files)
     if metric is None:
         remark = (
@@ -100,7 +103,10 @@ def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:
 
 
 def new_site_metric(files: EvaluationFolder) -> str | None:
-    """Return the metric of the section on unseen sites; None if new sites were not measured."""
+    """Return the name of the metric that the section on unseen sites shows.
+
+    None if the evaluation did not measure metrics at unseen sites.
+    """
     block = files.summary.part(NewSite)
     table = _sites_of(files)
     if block is None or table is None:
@@ -114,10 +120,11 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
 
 
 def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -> Estimate | None:
-    """Return the estimate of a model's metric over all sites that `NewSite` records as `quantity`.
+    """Return the estimate of a model's metric over all sites from the record `NewSite`.
 
-    A quantity is ``home`` (the site is known), ``unseen`` or another field. None where the estimate
-    is absent or has no value.
+    `quantity` is a field of the record: ``home`` is the metric while the site is known, ``unseen``
+    the metric while none of its scans is in training; other fields compare the two. None where the
+    estimate is absent or has no value.
     """
     record = files.summary.part(NewSite)
     if record is None:
@@ -127,7 +134,10 @@ def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -
 
 
 def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
-    """Return the pooled metric that a constant guess reaches at unseen sites; None if undefined."""
+    """Return `metric` of a constant guess at all unseen sites together; None if undefined.
+
+    The `Estimate` has a value and an interval.
+    """
     return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
 
 
@@ -151,7 +161,8 @@ def _beside_constant(files: EvaluationFolder, metric: str) -> str:
 def say_new_site(files: EvaluationFolder) -> str | None:
     """Say how the embedding does at unseen sites beside known sites, and beside guessing.
 
-    The metric is that of the section. None if the metric is undefined at unseen sites.
+    A site is unseen while none of its scans is in training. The metric is the one that
+    `new_site_metric` returns. None if the metric is undefined at unseen sites.
     """
     key = new_site_metric(files)
     unseen = _estimate(files, "unseen", "embedding", key) if key else None
@@ -209,7 +220,9 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
 def _say_error(files: EvaluationFolder, key: str) -> str:
     """Say by which factor an error of the embedding is larger at unseen sites than at known sites.
 
-    The error is, for example, the Brier score. Empty without an error besides the metric `key`.
+    The error is the first of Brier score, log-loss and mean absolute error for which the ratio was
+    measured. The metric `key` is passed over, because the section shows that metric already. Empty
+    without such a ratio.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
@@ -236,7 +249,9 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
 
     Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias`` and ``spread``; for each model
     ``<model>_home`` (site known) and ``<model>_unseen``, both with the interval's ends in ``…_low``
-    and ``…_high``. Absent values are NaN.
+    and ``…_high``. ``bias`` and ``spread`` are the mean and the standard deviation of the
+    embedding's errors at a site while unseen. ``note`` says why a metric or an interval is absent,
+    and is empty if none is. Absent values are NaN.
     """
     table = _sites_of(files)
     assert table is not None, "needed"
@@ -297,9 +312,12 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
 
 
 def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
-    """Lay out `rows` as a table of the page: a metric by site, known and unseen.
+    """Lay out `rows` as a table of the page, with a row for each site and a last row for all sites.
 
-    The models are the embedding, the covariates and, for an error, a constant guess.
+    One column has the embedding's metric while the site is known (other scans of the site are in
+    training), and another while the site is unseen. Further columns have the metric of the
+    covariates at the unseen site and, for an error, the ratio of the two values and a constant
+    guess.
     """
     ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
     grown = _ratio(files, metric)

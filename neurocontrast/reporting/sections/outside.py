@@ -1,4 +1,4 @@
-"""Section of outlying scans: scans that differ from all training scans of the model."""
+"""Section of outlying scans: scans outside the distribution of the model's training scans."""
 
 from neurocontrast.documents.findings import Outlyingness
 from neurocontrast.evaluation.measure.outside import measure_outlyingness
@@ -18,7 +18,11 @@ _REFERENCES = {
 
 
 def show_outside(files: EvaluationFolder) -> Section | None:
-    """Return the section with the number of outlying scans by site; None if not measured."""
+    """Return the section on tested scans unlike the training scans; None if not measured.
+
+    The section gives the number of such scans by site. A scan is unlike the training scans if its
+    Mahalanobis distance from them is beyond a percentile of the usual distances.
+    """
     blocks = outlyingness_blocks(files)
     return section("outlyingness", blocks) if blocks else None
 

@@ -1,4 +1,4 @@
-"""Section of the result: large numbers, sentences, a figure of intervals, and all metrics."""
+"""Section of the result: numbers in large print, sentences, a figure, and all metrics."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ from neurocontrast.reporting.wording import (
 
 
 def show_result(files: EvaluationFolder) -> Section:
-    """Return the section of the result: large numbers, sentences, a figure and all metrics."""
+    """Return the section of the result: numbers in large print, sentences, a figure, a table."""
     result = result_prose(files)
     words = [
         Paragraph(result.plain(), label="In plain words.", role="quote"),
@@ -114,7 +114,11 @@ def _card(
 
 
 def draw_headline(files: EvaluationFolder) -> style.Picture | None:
-    """Draw the headline metric of embedding and baselines; None if the embedding has no value."""
+    """Draw the headline metric of embedding and baselines; None if the embedding has no value.
+
+    The headline metric is the first of the report. Baselines are models that the embedding is
+    tested against.
+    """
     key = files.headline
     s = files.summary
     if key is None or point_estimate(files.metrics[key]) is None:
@@ -151,7 +155,10 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
 
 
 def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
-    """Return the table of the embedding's metrics: pooled, over folds, and minus each baseline."""
+    """Return the table of the embedding's metrics: pooled, over folds, and minus each baseline.
+
+    Baselines are models that the embedding is tested against. Without a `caption`, one is written.
+    """
     s = files.summary
     keys = list(dict.fromkeys([*files.leading, *files.metrics]))
     rows = [_metric_row(files, key) for key in keys]
@@ -193,7 +200,8 @@ def table_metrics(files: ResultTables, *, caption: str = "") -> Table:
 def _say_all_metrics(files: ResultTables, *, with_folds: bool) -> str:
     """Return the caption of the table of all metrics.
 
-    With `with_folds`, the caption explains the numbers below means of folds, too.
+    In the table, the standard deviation and the number of folds are printed below each mean over
+    folds. With `with_folds`, the caption explains them.
     """
     sentence = (
         f"All metrics, of all tested {files.words.items} at once, with their {files.percent} "

@@ -112,17 +112,22 @@ class Pairs:
         return cast(Tensor, Mean.apply(self.s, *self._of_mean(weights), self))
 
     def mean_and_log_sum_exp(self, weights: Tensor, repelling: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `mean` of attracting `weights` and `log_sum_exp` of `repelling` weights.
+        """Return a weighted mean and a log-sum-exp of each anchor's similarities, (V, n_i) each.
 
-        Both are computed in one operation, because one gradient is faster than two.
+        The mean is `mean` with the attracting `weights`, and the log-sum-exp is `log_sum_exp` with
+        the weights `repelling`, both (n_i, n) between samples. One operation computes both, because
+        one gradient is faster than two.
         """
         both = MeanAndLogSumExp.apply(self.s, *self._of_mean(weights), repelling, self)
         return cast(tuple[Tensor, Tensor], both)
 
     def _of_mean(self, weights: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the further arguments of `Mean`: weights (n_i, n), own weights and sums (n_i,).
+        """Return the three tensors that the operation `Mean` needs besides the similarities.
 
-        Sums of 0 become infinite, so that the mean is 0.
+        They are the `weights` (n_i, n) between samples; the weights (n_i,) of samples with
+        themselves; and the sums (n_i,) of each anchor's weights over its candidates, by which the
+        mean divides. A sum of 0 becomes infinite, so that the mean is 0. With one view, a sample is
+        no candidate of itself: its weight with itself is set to 0, and the second result is None.
         """
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
@@ -150,10 +155,11 @@ class Pairs:
         return same.masked_fill(itself, 0).sum(1) / (len(same) - 1)
 
     def find_twin(self, weights: Tensor | None = None) -> Tensor:
-        """Compute −t + log( exp t + Σ_j b_ij exp s_ij ) of each anchor, (V, n_i), in one operation.
+        """Compute −t + log( exp t + Σ_j b_ij exp s_ij ), the loss of finding an anchor's twin.
 
-        Here t is the similarity with the twin, the anchor's only other view, and the sum is over
-        the other samples.
+        The twin is the only other view of the sample of anchor i, and t the similarity with the
+        twin. The sum is over the embeddings j of all other samples, in each view with which the
+        anchor is compared. One operation computes the losses (V, n_i) of all anchors.
 
         Parameters
         ----------
@@ -192,10 +198,12 @@ class Pairs:
         )
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
-        """Set entries of `values` (V, n_i, C, n) to `value` for candidates that a sum leaves out.
+        """Set entries of `values` (V, n_i, C, n) to `value` where a sum leaves out a candidate.
 
-        Left out is the anchor itself, or with `without` "sample" every view of the anchor's sample.
-        The tensor is changed in place and returned.
+        The sum is over all candidates of an anchor. The entries belong to V views of n_i samples as
+        anchors, and C views of n samples as candidates. With `without` "anchor" each anchor itself
+        is left out, if the anchor is among the candidates; with "sample" every view of the anchor's
+        sample. The tensor is changed in place and returned.
         """
         if without == "sample" or (self.pool.by_view and not self.pool.is_across):
             values.diagonal(self.samples.start, 1, 3).fill_(value)
@@ -225,7 +233,11 @@ class Pairs:
         return values.as_strided(values.shape[:2], strides, first)
 
     def _sums_of(self, weights: Tensor) -> _Sums:
-        """Return the sums of `weights` (n_i, n) over candidates, computed once for a tensor."""
+        """Return the sums of `weights` (n_i, n) over each anchor's candidates, as `_Sums`.
+
+        A second call with the same tensor object returns the result of the first call, which is
+        found by the object's id.
+        """
         if id(weights) not in self._sums:
             self._sums[id(weights)] = _Sums(weights, self)
         return self._sums[id(weights)]

@@ -192,10 +192,13 @@ class Triplet(Objective):
 def _counts(
     distances: Tensor, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """Count how often each distance (V, n_i, N) enters the sum over active triplets, with sign.
+    """Count how often each of the `distances` enters a sum over active triplets, with sign.
 
-    A triplet is active if it violates the margin. A distance to a positive counts above 0, to a
-    negative below 0. The number of active triplets of each anchor, (V, n_i), is returned too.
+    The distances (V, n_i, N) are from the anchors, V views of n_i samples, to all N embeddings. A
+    triplet has an anchor, an embedding of its label (mask `positive`) and an embedding of another
+    label (mask `negative`). A triplet is active if the distance to the positive plus `margin` is
+    above the distance to the negative. A distance to a positive counts above 0, to a negative below
+    0. The number of active triplets of each anchor, (V, n_i), is returned too.
     """
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)

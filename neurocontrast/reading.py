@@ -217,14 +217,14 @@ def read_json(
     limit : int
         Largest number of bytes.
     **on_error
-        Class of the error, and remedy.
+        ``error``, the class of the error to raise, and ``remedy``, advice for the message; see
+        `ErrorOptions`.
 
     Raises
     ------
     DataError
         If the path is no regular file, or the content is too large, not UTF-8, not JSON (NaN is
-        none), of another type, or has two values for one key. Of another class if `on_error` says
-        so.
+        none), of another type, or has two values for one key. Of the class ``error`` if given.
     """
     content = read_bytes(path, **on_error, limit=limit)
     return parse_json(content, place=path, of=of, **on_error)
@@ -287,7 +287,8 @@ def read_arrays(
     shapes : dict, optional
         Array that the archive must have → its shape, with None for any length.
     **on_error
-        Class of the error, and remedy.
+        ``error``, the class of the error to raise, and ``remedy``, advice for the message; see
+        `ErrorOptions`.
     """
     content = read_bytes(path, **on_error)
     try:

@@ -70,6 +70,7 @@ def measure_scan(
 ) -> Measured:
     """Measure image quality and position of one skull-stripped scan in MNI space.
 
+    The arguments are files: the scan, and "" or a brain mask, and maps of grey and of white matter.
     A ``.npy`` array is taken to span the box of MNI152. Without a mask, voxels that are clearly
     brighter than the corners of the image are the brain; without maps of grey and white matter,
     three classes of intensity are taken for the tissues.
@@ -191,7 +192,11 @@ def _between(line: Doubles) -> float:
 
 @cache
 def _template() -> _Template:
-    """Return nilearn's MNI152 template, in the forms that measuring a scan needs; made once."""
+    """Return nilearn's MNI152 template as a `_Template`, made once for all scans.
+
+    The template's brain mask is resampled to grids of 2 mm and 4 mm, and the intensities to 4 mm;
+    their Fourier spectra are computed to find a scan's position.
+    """
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
     image = load_mni152_template(resolution=2)
@@ -310,9 +315,10 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
 
 
 def _classes_of(values: Floats) -> tuple[Floats, Floats]:
-    """Return the intensities of grey and of white matter among a brain's intensities.
+    """Return two arrays: a brain's intensities that are grey matter, and that are white matter.
 
-    Classes are found by k-means of three classes, of which the darkest, fluid, is left out.
+    `values` are the intensities of all voxels of the brain. K-means finds three classes, of which
+    the darkest, fluid, is left out.
     """
     from sklearn.cluster import KMeans
 

@@ -180,9 +180,9 @@ class _CCLK(Objective):
 class WeaklySupervisedCCLK(_CCLK):
     """Weakly supervised CCL-K: scans of similar metadata attract, weighted by a kernel regression.
 
-    With K_ij = exp(<z1_i, z2_j>/τ), K_Z the kernel matrix of the metadata, W = (K_Z + λI)⁻¹ K_Z and
-    M_i = [K W]_ii, the loss is L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq.
-    7).
+    With z1 and z2 the embeddings of the two views, K_ij = exp(<z1_i, z2_j>/τ), K_Z the kernel
+    matrix of the metadata, W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii, the loss is L = −mean_i log(
+    M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq. 7).
 
     M_i estimates the similarity of scan i to a random scan with the same condition, the value of
     the metadata, so that the loss works even if no two scans share a condition. Choose the loss

@@ -56,7 +56,11 @@ Formula = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Embeddings (V, n, d) and metadata of a batch, of all processes, with the temperature."""
+    """Embeddings (V, n, d) and metadata of a batch, of all processes, with the temperature.
+
+    The embeddings are of V views of n samples, in d dimensions. Each is an anchor, which a loss
+    compares with other embeddings, its candidates.
+    """
 
     anchors: Tensor
     candidates: Tensor
@@ -138,10 +142,10 @@ class Pool:
         return torch.stack([self.anchors[number] for number in numbers])
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return a function of two slices that computes a block of the kernel's weights.
+        """Return a function that computes blocks of a kernel's weights between samples.
 
-        The weights are between samples of the batch, in rows and columns; a weight below 0 is
-        refused.
+        The function takes two slices of the batch, the samples in the rows and in the columns of a
+        block. A weight below 0 is refused.
         """
         if kernel not in self._bound:
             block = kernel.bind(self.metadata, self.metadata, dtype=self.anchors.dtype)

@@ -42,7 +42,11 @@ class Candidates(Protocol):
         """Number of embeddings with which an anchor is compared."""
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return a function of two slices that computes a block of `kernel`'s weights."""
+        """Return a function that computes blocks of `kernel`'s weights between samples.
+
+        The function takes two slices of the batch, the samples in the rows and in the columns of a
+        block.
+        """
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
         """Return the largest weight ‖w‖∞ > 0 of a kernel."""
@@ -57,8 +61,8 @@ class Pairs:
     """
 
     s: Tensor
-    """Similarities <z_i, z_j> / τ of the views and samples of anchors and candidates, (V, n_i, V,
-    n)."""
+    """Similarities <z_i, z_j> / τ of V views of n_i samples as anchors with C views of n samples as
+    candidates, (V, n_i, C, n); C is 1 if `pool.by_view` is True, or else V."""
     samples: slice
     """Slice of the batch's samples whose views are the anchors."""
     pool: Candidates
@@ -171,10 +175,10 @@ class Pairs:
     def contrast(self, weights: Tensor) -> Tensor:
         """Compute Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor in one operation.
 
-        With two views, similarities are relative to the similarity with the twin (the anchor's
-        other view), whose difference of 0 is left out of the sums, so that value and gradient are
-        exact even if the loss is close to 0. For an anchor whose weights are all 0, the result is
-        the log-sum-exp.
+        `weights` w (n_i, n) are between samples, and the result is (V, n_i). With two views,
+        similarities are relative to the similarity with the twin (the anchor's other view), whose
+        difference of 0 is left out of the sums, so that value and gradient are exact even if the
+        loss is close to 0. For an anchor whose weights are all 0, the result is the log-sum-exp.
         """
         if self.pool.n_views != 2:
             return self.log_sum_exp() - self.mean(weights)
@@ -192,7 +196,7 @@ class Pairs:
 
     @cached_property
     def itself(self) -> Tensor:
-        """Mask of the similarities (V, n_i, V, n), True where a candidate is the anchor itself."""
+        """Mask of the shape of `s`, (V, n_i, C, n), True where a candidate is the anchor itself."""
         return self.leave_out(
             torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True
         )
@@ -221,7 +225,9 @@ class Pairs:
     def at_twins(self, values: Tensor) -> Tensor:
         """Return the entries of `values` (V, n_i, C, n) of each anchor with its twin, (V, n_i).
 
-        The twin is the anchor's only other view. The result shares memory with `values`.
+        The entries belong to V views of n_i samples as anchors, and C views of n samples as
+        candidates. The twin is the anchor's only other view. The result shares memory with
+        `values`.
         """
         of_view, of_anchor, of_other, of_sample = values.stride()
         first = values.storage_offset() + self.samples.start * of_sample

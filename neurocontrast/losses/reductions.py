@@ -168,7 +168,10 @@ class Mean(torch.autograd.Function):
 
 
 class MeanAndLogSumExp(torch.autograd.Function):
-    """Compute `Mean` and `LogSumExp` of two sets of weights, with one gradient for both."""
+    """Compute `Mean` and `LogSumExp` of the same similarities, with one gradient for both.
+
+    The mean has the weights `weights`, and the log-sum-exp the weights `repelling`.
+    """
 
     @staticmethod
     def forward(

@@ -111,10 +111,11 @@ def compare_with_others(
 ) -> tuple[Doubles, Doubles]:
     """Correlate each scan, and its left-right asymmetry, with the mean of other people's scans.
 
-    An asymmetry is the left half minus the mirrored right half. A scan whose left and right are
-    swapped has the opposite sign, so its asymmetry correlates negatively with the others'. Where
-    the scans share too little asymmetry, because images have none or half of them are swapped,
-    correlations are NaN.
+    Returned are two arrays (n,), the correlations of the scans and of the asymmetries. An asymmetry
+    is the left half minus the mirrored right half. A scan whose left and right are swapped has the
+    opposite sign, so its asymmetry correlates negatively with the others'. Where the scans share
+    too little asymmetry, because images have none or half of them are swapped, correlations of
+    asymmetries are NaN.
 
     Parameters
     ----------

@@ -19,9 +19,9 @@ __getattr__ = lazy_exports(__name__, {"maps": ["LinearScore", "explain_scans"]})
 
 
 class ExplanationSettings(Settings):
-    """Settings of `explain`, which replaces part after part of a scan, and compares scores.
+    """Settings of `explain`, which replaces parts of a subject's data one by one, to compare scores.
 
-    A part is a patch of the image, which is filled with `fill`, or one regional measure, which is
+    A part is a patch of the scan, which is filled with `fill`, or one regional measure, which is
     set to its mean. The score is that of a linear probe.
     """
 

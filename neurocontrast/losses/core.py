@@ -116,7 +116,7 @@ class Pool:
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return a `Pool` that compares two views for each entry of `pairs`, one after another.
+        """Return a `Pool` with one comparison of two views for each entry of `pairs`.
 
         An entry has the number of the view whose embeddings are the anchors, and the number of the
         view whose embeddings are the candidates; both may be the same view. Within an entry, each

@@ -138,8 +138,8 @@ class Objective(nn.Module):
     """Whether the loss is a mean of one value for each anchor, so that ``reduction="none"`` is
     possible."""
     reads_features: bool = False
-    """Whether the loss needs a metadata column "features", (n, 2p), with the encoder's p features of
-    both views side by side."""
+    """Whether the loss needs a metadata column "features", (n, 2p), with the encoder's p features
+    of both views side by side."""
 
     @checked
     def __init__(

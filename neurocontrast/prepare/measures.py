@@ -70,10 +70,10 @@ def measure_scan(
 ) -> Measured:
     """Measure image quality and position of one skull-stripped scan in MNI space.
 
-    The arguments are files: the scan, and "" or a brain mask, and maps of grey and of white matter.
-    A ``.npy`` array is taken to span the box of MNI152. Without a mask, voxels that are clearly
-    brighter than the corners of the image are the brain; without maps of grey and white matter,
-    three classes of intensity are taken for the tissues.
+    The arguments are files: the scan, its brain mask, and its maps of grey and of white matter; a
+    missing mask or map is "". A ``.npy`` array is taken to span the box of MNI152. Without a mask,
+    voxels that are clearly brighter than the corners of the image are the brain; without maps of
+    grey and white matter, three classes of intensity are taken for the tissues.
     """
     template = _template()
     brain, inside, focus = _brain_of(path, mask_path)

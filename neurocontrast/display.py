@@ -44,8 +44,8 @@ def as_progress(given: Progress | bool | None) -> Progress:
     """Return the display of progress that a Python function's argument ``progress`` asks for.
 
     A `Progress` is returned unchanged. None, the default, shows lines on standard error in a
-    terminal or a notebook, nothing elsewhere, and raises Python's warnings. True shows the bars or
-    lines of the command line, False nothing, warnings included.
+    terminal or a notebook and nothing elsewhere; warnings are issued by Python's `warnings`. True
+    shows the bars or lines of the command line, False nothing, warnings included.
     """
     if given is None:
         if is_watched():
@@ -247,7 +247,11 @@ def _count(done: int, total: int | None) -> str:
 
 
 class _WatchedLines(_Lines):
-    """`Progress` for a person at a terminal or notebook: lines of text, and Python's warnings."""
+    """`Progress` for a person at a terminal or notebook: progress as lines, warnings as Python's.
+
+    Progress and messages are written to standard error as by `_Lines`. A warning is issued by
+    Python's `warnings`, at the line of the user's program, and is not written as such a line.
+    """
 
     def warning(self, text: str) -> None:
         _SILENCE.begin_anew()

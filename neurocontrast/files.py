@@ -72,7 +72,11 @@ def _entries_named(folder: Path, name: str) -> list[Path]:
 
 
 def place_on_disk(path: Path) -> Path:
-    """Return a path whose existing folders have accented letters as the disk spells them."""
+    """Return `path` with accented letters spelled as on the disk, as far as the path exists.
+
+    Folders or a file at the end of the path that do not exist keep their spelling. Nothing is
+    written.
+    """
     existing = Path(as_on_disk(str(path)))
     if os.path.lexists(existing) or path.parent == path:
         return existing
@@ -99,8 +103,9 @@ def trimmed(text: str) -> str:
 def files_near(place: Path, name: str) -> Iterator[Path]:
     """Yield the files called `name` in folders around the path `place`.
 
-    Searched are the two folders above the place and the working directory, and two levels below
-    each.
+    Searched are three folders: the parent of `place`, the parent's parent, and the working
+    directory. In each, the folder itself is searched, then its subfolders, then the subfolders of
+    subfolders.
     """
     for folder in dict.fromkeys([*place.resolve().parents[:2], Path.cwd()]):
         for above in ("", "*/", "*/*/"):

@@ -61,11 +61,16 @@ SILENT: Progress = _Silent()
 """A `Progress` that shows nothing, warnings included."""
 
 ONLY_WARNINGS: Progress = _OnlyWarnings()
-"""A `Progress` that shows nothing but raises Python's warnings: the default outside terminals."""
+"""A `Progress` that issues warnings by Python's `warnings`, and shows nothing else: the default
+outside terminals."""
 
 
 def warn_caller(text: str) -> None:
-    """Raise a `NeurocontrastWarning` at the line of the user's program that called the package."""
+    """Issue a `NeurocontrastWarning` by Python's `warnings`, for the user's line of code.
+
+    The line is the one in the user's program that called this package, directly or through
+    scikit-learn. The program goes on unless a filter turns warnings into errors.
+    """
     frame = sys._getframe(1)
     level = 2
     while frame.f_back is not None and _package_of(frame) in _BETWEEN:

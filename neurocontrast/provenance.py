@@ -145,12 +145,20 @@ class Recognised:
 
     @property
     def subjects(self) -> frozenset[str]:
-        """All recognised subjects, by identifier or by content."""
+        """Set of all recognised subjects, which joins `named` and `renamed`.
+
+        A subject is in the set if the identifier, the content of a row, or both were in the
+        training.
+        """
         return self.named | self.renamed
 
     @property
     def renamed_text(self) -> str:
-        """Words on the number of `renamed` subjects, to follow the number of all; "" if none."""
+        """Words on the number of `renamed` subjects, with a leading comma; "" if none is renamed.
+
+        In a message the words follow the number of all recognised subjects. A renamed subject has
+        another identifier than in the training, but the same scan or row of measures.
+        """
         if not self.renamed:
             return ""
         return f", {len(self.renamed)} of them under another identifier (the same content)"
@@ -224,9 +232,10 @@ def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
 
 
 def join_people(several: Sequence[KnownPeople]) -> KnownPeople:
-    """Join the digests of people of several pretraining runs to one; unknown people add nobody.
+    """Join the digests of people of several pretraining runs to one `KnownPeople`.
 
-    The contents are complete only if those of every run are.
+    A run whose people are unknown (`subjects` is None) adds no identifiers. In the result,
+    `is_complete` is True only if every run recorded a digest of every scan or row.
     """
     subjects = frozenset[str]()
     contents = frozenset[str]()

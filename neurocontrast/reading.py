@@ -155,13 +155,19 @@ def _problem_of_pointer(content: bytes) -> str:
 
 
 def check_content(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
-    """Refuse a path that is no regular file, or is a pointer that git-lfs or git-annex left."""
+    """Refuse a path that is no regular file, or is a pointer that git-lfs or git-annex left.
+
+    `on_error` has the class of the error to raise, and advice for the message (`ErrorOptions`).
+    """
     if problem := problem_of_content(path):
         refuse(path, problem, **on_error)
 
 
 def check_place(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
-    """Refuse a path that is no regular file, or a link whose target is absent."""
+    """Refuse a path that is no regular file, or a link whose target is absent.
+
+    `on_error` has the class of the error to raise, and advice for the message (`ErrorOptions`).
+    """
     if problem := problem_of_place(path):
         refuse(path, problem, **on_error)
 
@@ -169,7 +175,11 @@ def check_place(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) 
 def read_bytes(
     path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]
 ) -> bytes:
-    """Return the content of a regular file of at most `limit` bytes."""
+    """Return the content of a regular file of at most `limit` bytes.
+
+    Any other file is refused. `on_error` has the class of the error to raise, and advice for the
+    message (`ErrorOptions`).
+    """
     check_place(path, **on_error)
     try:
         with open(path, "rb") as stream:
@@ -189,7 +199,11 @@ def read_bytes(
 def read_text(
     path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]
 ) -> str:
-    """Return the text of a UTF-8 file, without a leading byte order mark."""
+    """Return the text of a UTF-8 file of at most `limit` bytes, without a leading byte order mark.
+
+    Any other file is refused. `on_error` has the class of the error to raise, and advice for the
+    message (`ErrorOptions`).
+    """
     content = read_bytes(path, limit=limit, **on_error)
     try:
         return content.decode("utf-8-sig")
@@ -217,14 +231,14 @@ def read_json(
     limit : int
         Largest number of bytes.
     **on_error
-        Class of the error, and remedy.
+        ``error``, the class of the error to raise, and ``remedy``, advice for the message; see
+        `ErrorOptions`.
 
     Raises
     ------
     DataError
         If the path is no regular file, or the content is too large, not UTF-8, not JSON (NaN is
-        none), of another type, or has two values for one key. Of another class if `on_error` says
-        so.
+        none), of another type, or has two values for one key. Of the class ``error`` if given.
     """
     content = read_bytes(path, **on_error, limit=limit)
     return parse_json(content, place=path, of=of, **on_error)
@@ -233,7 +247,11 @@ def read_json(
 def parse_json(
     content: bytes | str, *, place: object, of: type = dict, **on_error: Unpack[ErrorOptions]
 ) -> Any:
-    """Parse a JSON text by the rules of `read_json`; `place` names the text in messages."""
+    """Parse a JSON text by the rules of `read_json`; `place` names the text in messages.
+
+    The content must have the type `of`. `on_error` has the class of the error to raise, and advice
+    for the message (`ErrorOptions`).
+    """
     try:
         if not isinstance(content, str):
             content = content.decode("utf-8-sig")
@@ -287,7 +305,8 @@ def read_arrays(
     shapes : dict, optional
         Array that the archive must have → its shape, with None for any length.
     **on_error
-        Class of the error, and remedy.
+        ``error``, the class of the error to raise, and ``remedy``, advice for the message; see
+        `ErrorOptions`.
     """
     content = read_bytes(path, **on_error)
     try:

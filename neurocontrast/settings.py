@@ -1,4 +1,8 @@
-"""Check the settings of components by type; errors name the dotted key, the rule, and the value."""
+"""Check settings of a configuration or a constructor; errors name the key, the rule, and the value.
+
+A component is an object whose settings are checked: for instance a loss, a kernel of a loss, or the
+kind of data that the section ``data`` of a configuration names.
+"""
 
 from __future__ import annotations
 
@@ -184,9 +188,11 @@ def _fields_of(constructor: Callable[..., None]) -> Fields:
 
 
 class KindsInSchema:
-    """Annotation of a section that adds the keys of all possible components to the JSON schema.
+    """Annotation that adds the keys of all possible components to a section's JSON schema.
 
-    `models` is called only when a JSON schema is made, because settings of losses need PyTorch.
+    A component is what a key of the section names, for instance the loss that the key ``loss``
+    names, and each component has keys of its own. `models` is called only when a JSON schema is
+    made, because settings of losses need PyTorch.
 
     Parameters
     ----------
@@ -216,7 +222,12 @@ class KindsInSchema:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return the union of the components' JSON schemas for the section."""
+        """Return the JSON schema of the annotated section: one schema of several, by component.
+
+        The components are the losses, kernels or kinds of data that the section may name by its key
+        `key`; `models` returns their settings, whose schemas are joined. The given `schema` is not
+        used.
+        """
         del schema
         choices: list[CoreSchema | tuple[CoreSchema, str]] = []
         for model in self.models().values():
@@ -280,7 +291,9 @@ def choose(
     default: str | None = None,
     from_json: bool = False,
 ) -> BaseModel:
-    """Check a section by the component that `key` names, and return the component's settings.
+    """Check the section `given` by the component that the section names, and return the settings.
+
+    A component is, for instance, the loss that the key ``loss`` names; each has a settings class.
 
     Parameters
     ----------
@@ -335,8 +348,9 @@ def _hint_for(name: str, names: Sequence[str]) -> str:
 def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
     """Return the message for `given`, a list or a word where the configuration needs a section.
 
-    The message lists the keys of `usual`, the settings class of the default component. Without a
-    default component the message begins with `rule`, a sentence that says which section is needed.
+    `usual` is the settings class that the section has by default, such as of scans for the section
+    ``data``; the message lists its keys. If `usual` is None, the message begins with `rule`, a
+    sentence that says which section is needed.
     """
     if usual is None:
         return f"{rule}, found {_shown(given)}."

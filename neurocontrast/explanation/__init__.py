@@ -19,7 +19,11 @@ __getattr__ = lazy_exports(__name__, {"maps": ["LinearScore", "explain_scans"]})
 
 
 class ExplanationSettings(Settings):
-    """Settings of `explain`, which replaces patches of scans, or measures, one by one."""
+    """Settings of `explain`, which replaces parts of a person's data one by one, to compare scores.
+
+    A part is a patch of the scan, which is filled with `fill`, or one regional measure, which is
+    set to its mean. The score is that of a linear probe.
+    """
 
     n_subjects: int = Field(20, ge=2)
     """Largest number of subjects to explain: equally many of each class, or spread over the range

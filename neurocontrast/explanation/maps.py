@@ -104,7 +104,11 @@ class LinearScore(nn.Module):
         return "network"
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Compute each volume's score (n,) in float64, because occlusion changes few digits."""
+        """Compute the probe's score of each of the `volumes`, (n,), in float64.
+
+        In float32, rounding would hide the small change of the score after one patch of a scan is
+        replaced.
+        """
         return self.contributions(volumes)[:, 0]
 
     def contributions(self, volumes: torch.Tensor) -> torch.Tensor:
@@ -232,10 +236,11 @@ def explain_mean_of_scans(
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
 ) -> ScanShares:
-    """Map the share of each brain location in differences of the mean score of several encoders.
+    """Map the share of each brain location in differences of a run's score between subjects.
 
-    The encoders are the members of one run. A subject's occlusion map is the mean of the members'
-    occlusion maps. Parameters, map and errors are as in `explain_scans`.
+    The score of a subject is the mean of the scores by the encoders of the run, the `members`. A
+    subject's occlusion map is the mean of the members' occlusion maps. Parameters, map and errors
+    are as in `explain_scans`.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
     for member in members:
@@ -290,8 +295,9 @@ def align(
 ) -> npt.NDArray[np.floating]:
     """Arrange an encoder's score and feature blocks in the order `names` of all blocks of a run.
 
-    `values` have the shape (1 + n_blocks, …), the score first. The score of an encoder with a
-    single block is the part of this block; the part of a block that an encoder lacks is 0.
+    `values` have the shape (1 + n_blocks, …), the score first, and so has the result. If the
+    encoder has a single block, its score is the part of this block; the part of a block that an
+    encoder lacks is 0.
     """
     if list(score.blocks) == list(names):
         return values
@@ -360,7 +366,10 @@ def _away_from_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def shares_of_blocks(
     names: Sequence[str], contributions: npt.NDArray[np.float64]
 ) -> dict[str, float]:
-    """Return the share of each block of features in the differences in score between scans.
+    """Return name of a block of features → share in the differences in score between scans.
+
+    The share of a block is the slope of the regression, over scans, of the block's part of the
+    score on the score; the shares of all blocks add up to 1.
 
     Parameters
     ----------
@@ -427,10 +436,10 @@ def _explain(
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return by how many voxels lattice `number` of patches begins before the volume's edge.
+    """Return how many voxels before the volume's edge lattice `number` of patches begins, by axis.
 
-    Along each axis, the number is below a patch's side, in `size`. Lattices with different shifts
-    locate differences within a patch.
+    `size` has the sides of a patch in voxels; the offset along an axis is at least 0 and below the
+    side. Lattices with different offsets locate differences within a patch.
     """
     depth, height, width = size
     return (

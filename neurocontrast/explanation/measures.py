@@ -1,4 +1,7 @@
-"""Attribute differences in score to regional measures, by replacing each measure by its mean."""
+"""Attribute differences in score to regional measures, by setting each measure to its mean.
+
+The mean of a measure is over the people with whom the encoder was trained.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -98,6 +101,12 @@ def explain_measures(
     progress : Progress
         Receives progress messages, one for each measure.
 
+    Returns
+    -------
+    MeasureShares
+        Share of each of `columns` with its bootstrap interval, the subjects' scores, and the shares
+        of the blocks of features if there are several.
+
     Raises
     ------
     DataError
@@ -151,6 +160,9 @@ def _carry(
     member: ScoredMeasures, advance: Callable[[], None]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Split each subject's score by block of features, and measure each measure's contribution.
+
+    Measures of `member` are standardised, so that 0 is the mean of a measure over the training
+    people. `advance` is called after each measure.
 
     Returns
     -------

@@ -44,7 +44,11 @@ class _Codes(ColumnKernel):
         return weights
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return weights (n, m) from a mask (n, m) of pairs with equal codes, as a new tensor."""
+        """Return the weight of each pair of scans, 1 for equal codes and 0 for different codes.
+
+        `equal` (n, m) is True for pairs with equal codes; a subclass may define other weights. The
+        result is a new tensor (n, m) of `dtype`. Missing codes are the caller's concern.
+        """
         return equal.to(dtype)
 
 

@@ -134,7 +134,12 @@ class ColumnKernel(Kernel):
 
     @abstractmethod
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """Compute weights (n, m) from rescaled values (n, p) and (m, p), as a new tensor."""
+        """Compute the kernel's weights (n, m) between n scans `rows` and m scans `cols`.
+
+        Each kernel defines this method. The arguments (n, p) and (m, p) are the values of the
+        column after the method `scaled`, which by default leaves them unchanged. The result is a
+        new tensor.
+        """
 
     def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
         is_square = cols is rows
@@ -161,7 +166,7 @@ class ColumnKernel(Kernel):
     def _block_of(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Block:
         """Return a function of two slices, which computes weights of rows of `a` with rows of `b`.
 
-        `a` and `b` are rescaled values of the kernel's column, (n, p) and (m, p).
+        `a` and `b` are values of the kernel's column, as `scaled` returned them, (n, p) and (m, p).
         """
 
         def block(i: slice, j: slice) -> Tensor:
@@ -174,9 +179,10 @@ class ColumnKernel(Kernel):
         return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return `weights` of rescaled values `a` with `b`, computed in full precision.
+        """Return the result (n, m) of the method `weights` for values `a` (n, p) and `b` (m, p).
 
-        The weights have no gradient, and autocast is off.
+        The values are of the kernel's column, as `scaled` returned them. Autocast is off, so that
+        the weights have full precision, and no gradient is recorded.
         """
         with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
             return self.weights(a, b, dtype)
@@ -273,9 +279,11 @@ class ColumnKernel(Kernel):
                     )
 
     def _tried(self, rows: Tensor, features: Tensor) -> Tensor:
-        """Return the weights of `rows` with `features`, by the code of a user's kernel.
+        """Return a user's kernel's weights (n, m) between scans `rows` and scans `features`.
 
-        If the code fails with a RuntimeError, a DataError names the kernel and the column.
+        Both arguments are values of the kernel's column after the method `scaled`, (n, p) and (m,
+        p). If the user's code fails with a RuntimeError, a DataError names the kernel and the
+        column.
         """
         try:
             return self._exact(rows, features, features.dtype)
@@ -290,8 +298,9 @@ class ColumnKernel(Kernel):
         """Return a mask (n, m) of wrong pairs of scans for each problem of a user's kernel.
 
         Masks are by words for the problem: weights that are not finite, not symmetric, above
-        `supremum`, or below 0. `turned` are the weights with rows and columns of scans exchanged,
-        transposed back.
+        `supremum`, or below 0. `weights` (n, m) are from n to m scans. `turned` (n, m) is the
+        transpose of the weights that the kernel computes from the m to the n scans, and equals
+        `weights` if the kernel is symmetric.
         """
         rounding = 1e-5 * weights.abs().clamp_min(1)
         return {
@@ -364,7 +373,10 @@ def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
 
 
 def _rows(features: Tensor, rows: slice) -> Tensor:
-    """Return the slice `rows` of rescaled metadata values `features`, the tensor itself if all."""
+    """Return the rows of `features`, values of a kernel's column, that the slice `rows` selects.
+
+    For all rows the tensor itself is returned.
+    """
     if not rows.start and (rows.stop is None or rows.stop >= len(features)):
         return features
     return features[rows]

@@ -26,7 +26,8 @@ class AlignmentUniformity(Objective):
     """Alignment and uniformity on the hypersphere, without metadata.
 
     E‖z1 − z2‖^α + λ · (U(z1) + U(z2))/2, U(z) = log E_{i<j} exp(−t‖z_i − z_j‖²) (Wang and Isola
-    2020). Choose the loss to weigh attraction and repulsion freely; with τ = 1/(2t), `NTXent` is
+    2020), with z1 and z2 the embeddings of the two views of the scans of a batch, and i and j two
+    scans. Choose the loss to weigh attraction and repulsion freely; with τ = 1/(2t), `NTXent` is
     similar.
 
     Parameters
@@ -91,8 +92,8 @@ class GlobalUniformity(Objective):
     """Global uniformity: push all scans apart, independent of metadata.
 
     mean_i log (1/M) Σ_{j≠i} exp s_ij over the M other embeddings j of the batch (Dufumier et al.
-    2021, eq. 2, right term). The loss has no positives: add a loss that aligns scans, such as
-    `ConditionalAlignment`.
+    2021, eq. 2, right term), with s_ij = <z_i, z_j>/τ the similarity of two embeddings. The loss
+    has no positives: add a loss that aligns scans, such as `ConditionalAlignment`.
 
     Parameters
     ----------
@@ -123,9 +124,11 @@ class GlobalUniformity(Objective):
 class ConditionalAlignment(Objective):
     """Conditional alignment: pull scans together in proportion to the similarity of metadata.
 
-    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term). An anchor whose
-    weights are all 0 counts as 0; with one view the anchor is left out of the mean. Alone, the loss
-    collapses the representation: add a uniformity, such as `GlobalUniformity`.
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term), with s_ij =
+    <z_i, z_j>/τ the similarity of two embeddings of the batch, and w_ij the weight of their scans.
+    An anchor i whose weights are all 0 counts as 0; with one view the anchor is left out of the
+    mean. Alone, the loss collapses the representation: add a uniformity, such as
+    `GlobalUniformity`.
 
     Parameters
     ----------
@@ -165,9 +168,11 @@ class ConditionalUniformity(Objective):
     """Conditional uniformity: push scans apart in proportion to the difference of metadata.
 
     log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ], Ẑ_i = (1/M) Σ_{j≠i} w_ij
-    (Dufumier et al. 2021, the estimator below eq. 4). The logarithm is outside both sums, so that
-    the most crowded anchors of the batch decide. Scans with equal metadata do not repel. An anchor
-    with no dissimilar scan is left out; the loss is 0 if all anchors are left out.
+    (Dufumier et al. 2021, the estimator below eq. 4). Here i and j are two of the 2n embeddings of
+    n scans in two views, M = 2n − 1 is the number of other embeddings, s_ij = <z_i, z_j>/τ their
+    similarity, and ‖w‖∞ the largest weight of the kernel. The logarithm is outside both sums, so
+    that the most crowded anchors i of the batch decide. Scans with equal metadata do not repel. An
+    anchor with no dissimilar scan is left out; the loss is 0 if all anchors are left out.
 
     With ``negatives``, a second kernel v, d_ij = (‖w‖∞ − w_ij) v_ij takes the place of ‖w‖∞ − w_ij:
     log [ 1/n_a Σ_i Σ_{j≠i} ( d_ij / Σ_{k≠i} d_ik ) exp s_ij ] over the n_a anchors with Σ_k d_ik >
@@ -247,9 +252,12 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     """Conditional alignment and uniformity: similar scans attract, only dissimilar scans repel.
 
     −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ −
-    Ẑ_i) ) exp s_ij ] (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE`, the loss never pushes
-    scans of equal metadata apart. Choose the loss when metadata should organise the representation
-    and a batch has many similar scans.
+    Ẑ_i) ) exp s_ij ] (Dufumier et al. 2021, eq. 4). Here i and j are two of the 2n embeddings of n
+    scans in two views, M = 2n − 1 is the number of other embeddings, s_ij = <z_i, z_j>/τ their
+    similarity, Ẑ_i = (1/M) Σ_{j≠i} w_ij the mean weight of an embedding, and ‖w‖∞ the largest
+    weight of the kernel. Unlike `YAwareInfoNCE`, the loss never pushes scans of equal metadata
+    apart. Choose the loss when metadata should organise the representation and a batch has many
+    similar scans.
 
     If ``kernel`` has the factor `Different` on the site, all pairs of one site repel with full
     weight, even pairs of similar age. To attract by one kernel and repel by another, add

@@ -24,10 +24,12 @@ from neurocontrast.settings import Positive, checked
 
 
 def _refuse_different(factors: Any) -> Any:
-    """Return `factors`, a CCL-K loss's kernel in a configuration, unless a factor is ``different``.
+    """Return the kernel of a CCL-K loss unchanged; refuse a factor `Different` with ``within`` < 1.
 
-    With ``within`` below 1 such a factor is not positive semi-definite, and a ValueError refuses
-    it. A `Kernel` is returned unchecked.
+    `factors` is the kernel as configured, a list of settings of factors. A factor with ``type:
+    different`` is the kernel `Different`, whose setting ``within`` is the weight of two scans of
+    one category; with ``within`` below 1 the kernel is not positive semi-definite, and a ValueError
+    is raised. A `Kernel` object is returned unchecked.
     """
     if isinstance(factors, Kernel):
         return factors
@@ -49,7 +51,12 @@ code."""
 
 
 class _CCLK(Objective):
-    """Base class of CCL-K losses, which compute the conditional similarity M_i of each anchor."""
+    """Base class of CCL-K losses, which compute the conditional similarity M_i of each anchor.
+
+    M_i estimates the mean of exp(similarity) between scan i and scans with the same condition, such
+    as scans of the same age or site. A subclass turns M_i into a loss by its method
+    `pull_and_push`.
+    """
 
     citation = (
         "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022."
@@ -87,10 +94,12 @@ class _CCLK(Objective):
         }
 
     def pull_and_push(self, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
-        """Return log a and log b of an anchor's loss −log(a / (a + b)), both divided by K_ii.
+        """Return log(a / K_ii) and log(b / K_ii) for the loss −log(a / (a + b)) of each anchor i.
 
-        K_ij is exp of the similarity of scans i and j in two views; M_i estimates the mean of K_ij
-        over scans j with the condition of scan i.
+        The loss falls with a and rises with b. K_ij is exp of the similarity of scan i in one view
+        and scan j in the other view, and M_i estimates the mean of K_ij over scans j with the
+        condition of scan i. The condition is a scan's value of the metadata, such as the age or the
+        site. Both results are tensors (1, n).
 
         Parameters
         ----------
@@ -104,15 +113,23 @@ class _CCLK(Objective):
         raise NotImplementedError
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
-        """Return kernel and metadata columns that define the condition of a view's anchors."""
+        """Return the kernel and the data by which the loss compares the conditions of scans.
+
+        The condition of a scan is its value of the metadata, such as the age or the site;
+        `HardNegativeCCLK` takes the embedding of the scan in `view` instead. The data are tensors
+        by column name, a row for each scan of `pool`.
+        """
         assert self.kernel is not None
         return self.kernel, pool.metadata
 
     def _anchors(self, pool: Pool) -> Sequence[Tensor]:
-        """Return log(a / K_ii), log(b / K_ii), log K_ii, and 1 for a clamped M_i, of all anchors i.
+        """Return log(a / K_ii), log(b / K_ii), log K_ii, and 1 if M_i is clamped, of all anchors i.
 
-        Letters are as in `pull_and_push`. Each tensor has a row for view 1 of `pool`, and with
-        `symmetric` a row for view 2.
+        The loss of an anchor is −log(a / (a + b)), with a and b from `pull_and_push`. K_ii is exp
+        of the similarity of both views of scan i, and M_i the estimated similarity of scans with
+        the condition of scan i, which is clamped to a tiny positive number if the estimate is not
+        above 0; the last tensor is 0 for an anchor that is not clamped. Each tensor has a row for
+        view 1 of `pool`, and with `symmetric` a row for view 2.
         """
         first = self._of_view(pool, 0)
         if not self.symmetric:
@@ -120,15 +137,20 @@ class _CCLK(Objective):
         return list(map(torch.cat, zip(first, self._of_view(pool, 1), strict=True)))
 
     def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the values of `_anchors` for the anchors of one view, (1, n) each.
+        """Return the four tensors of `_anchors`, (1, n) each, for the anchors of one `view`.
 
-        The anchors are compared with candidates of the other view.
+        The tensors are log(a / K_ii), log(b / K_ii), log K_ii, and 1 where M_i is clamped, with
+        −log(a / (a + b)) the loss of anchor i. The anchors are the embeddings of `view`, and are
+        compared with the embeddings of the other view: K_ij is exp of the similarity of scan i in
+        `view` and scan j in the other view. W is the matrix of `conditional_operator` for the
+        conditions of the scans, and M_i = Σ_j W_ji K_ij.
 
-        M_i has terms of both signs, which are scaled by the largest of |W_ji K_ij|, not of K_ij: a
-        condition whose samples are all far from the anchor does not vanish at a small temperature.
-        Similarities are relative to the similarity of both views of one scan, whose difference of 0
-        has no gradient: if this pair is nearly all of M_i, the small rest of the gradient is not
-        lost in rounding.
+        The terms W_ji K_ij have both signs. Before the sum they are divided by the largest |W_ji
+        K_ij| of the anchor, and not by the largest K_ij: thus M_i does not vanish at a small
+        temperature if all scans of the condition are far from the anchor. Similarities are taken
+        minus the similarity of both views of scan i. This difference is 0 for scan i itself, and is
+        set to a 0 without gradient: if the pair is nearly all of M_i, the small rest of the
+        gradient is not lost in rounding.
         """
         kernel, columns = self.condition(pool, view)
         operator = conditional_operator(kernel, columns, ridge=self.ridge, dtype=pool.anchors.dtype)
@@ -158,9 +180,9 @@ class _CCLK(Objective):
 class WeaklySupervisedCCLK(_CCLK):
     """Weakly supervised CCL-K: scans of similar metadata attract, weighted by a kernel regression.
 
-    With K_ij = exp(<z1_i, z2_j>/τ), K_Z the kernel matrix of the metadata, W = (K_Z + λI)⁻¹ K_Z and
-    M_i = [K W]_ii, the loss is L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq.
-    7).
+    With z1 and z2 the embeddings of the two views, K_ij = exp(<z1_i, z2_j>/τ), K_Z the kernel
+    matrix of the metadata, W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii, the loss is L = −mean_i log(
+    M_i / (M_i + Σ_{j≠i} K_ij) ) (Tsai et al. 2022, eq. 7).
 
     M_i estimates the similarity of scan i to a random scan with the same condition, the value of
     the metadata, so that the loss works even if no two scans share a condition. Choose the loss
@@ -209,9 +231,9 @@ class WeaklySupervisedCCLK(_CCLK):
 class FairCCLK(_CCLK):
     """Fair CCL-K: scans are contrasted with scans of the same condition, to forget the condition.
 
-    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, the loss is L = −mean_i log( K_ii / (K_ii +
-    (n−1) M_i) ) (Tsai et al. 2022, eq. 8). A condition is the value of the metadata, such as a
-    site.
+    With K_ij, W and M_i as in `WeaklySupervisedCCLK` and n scans in a batch, the loss is L =
+    −mean_i log( K_ii / (K_ii + (n−1) M_i) ) (Tsai et al. 2022, eq. 8). A condition is the value of
+    the metadata, such as a site.
 
     If the condition is the site, traces of the site do not help to tell a scan from others of the
     same site, so that the network gains nothing by encoding the site. Choose the loss, often in a
@@ -253,10 +275,11 @@ class FairCCLK(_CCLK):
 class HardNegativeCCLK(FairCCLK):
     """CCL-K with hard negatives: the condition of an anchor is its embedding, without gradient.
 
-    The loss is `FairCCLK` with Z the unit embeddings of the anchors' view (Tsai et al. 2022, eq.
-    9): each scan is contrasted with the scans that its embedding resembles most. The loss reads no
-    metadata. With ``on="features"`` the loss reads a column "features", (n, 2p), which training
-    fills with the encoder's features of both views.
+    The loss is `FairCCLK` with Z, in place of the metadata, the unit embeddings of the anchors'
+    view (Tsai et al. 2022, eq. 9): each scan is contrasted with the scans that its embedding
+    resembles most, by the weights W = (K_Z + λI)⁻¹ K_Z of the kernel matrix K_Z. No column of a
+    table is needed. With ``on="features"``, Z are the encoder's p features of each view, which
+    training gives to the loss as the metadata column "features", (n, 2p), both views side by side.
 
     Parameters
     ----------

@@ -56,7 +56,11 @@ Formula = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Embeddings (V, n, d) and metadata of a batch, of all processes, with the temperature."""
+    """Embeddings (V, n, d) and metadata of a batch, of all processes, with the temperature.
+
+    The embeddings are of V views of n samples, in d dimensions. Each is an anchor, which a loss
+    compares with other embeddings, its candidates.
+    """
 
     anchors: Tensor
     candidates: Tensor
@@ -92,7 +96,11 @@ class Pool:
 
     @property
     def n_candidates(self) -> int:
-        """Number M = V n − 1 of embeddings with which an anchor is compared."""
+        """Number M = V n − 1 of embeddings with which an anchor is compared.
+
+        V is the number of views in the comparison (`n_views`), and n the number of samples of all
+        processes (`n_samples`).
+        """
         return self.n_views * self.n_samples - 1
 
     @property
@@ -108,10 +116,11 @@ class Pool:
         return None
 
     def between(self, pairs: Sequence[tuple[int, int]]) -> Pool:
-        """Return a `Pool` that compares anchors of one view with candidates of another, by pair.
+        """Return a `Pool` with one comparison of two views for each entry of `pairs`.
 
-        Each of `pairs` holds the number of the view of anchors, and the number of the view of
-        candidates.
+        An entry has the number of the view whose embeddings are the anchors, and the number of the
+        view whose embeddings are the candidates; both may be the same view. Within an entry, each
+        anchor is compared with the candidates of all samples.
         """
         firsts, seconds = zip(*pairs, strict=True)
         anchors = self._views(firsts)
@@ -133,10 +142,10 @@ class Pool:
         return torch.stack([self.anchors[number] for number in numbers])
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return a function of two slices that computes a block of the kernel's weights.
+        """Return a function that computes blocks of a kernel's weights between samples.
 
-        The weights are between samples of the batch, in rows and columns; a weight below 0 is
-        refused.
+        The function takes two slices of the batch, the samples in the rows and in the columns of a
+        block. A weight below 0 is refused.
         """
         if kernel not in self._bound:
             block = kernel.bind(self.metadata, self.metadata, dtype=self.anchors.dtype)
@@ -255,10 +264,11 @@ class Pool:
         return total / torch.where(mass_of_all > 0, mass_of_all, 1)
 
     def log_mean_exp(self, logarithms: Tensor, mass: Tensor | None = None) -> Tensor:
-        """Compute log mean_i exp x_i of logarithms x (V, n), over anchors with positive weights.
+        """Compute log( mean_i exp x_i ) of `logarithms` x over anchors i with positive weights.
 
-        `mass` is the sum of each anchor's weights, (V, n). If no anchor has a mass above 0, the
-        result is 0.
+        The logarithms are (V, n), and so is `mass`, the sum of each anchor's weights; None counts
+        all anchors. If no anchor has a mass above 0, the result is 0. Samples with `sample_weights`
+        count by their weights.
         """
         if self.sample_weights is not None:
             return self._weighed_log_mean_exp(logarithms, mass, self.sample_weights)
@@ -271,9 +281,11 @@ class Pool:
     def _weighed_log_mean_exp(
         self, logarithms: Tensor, mass: Tensor | None, sample_weights: Tensor
     ) -> Tensor:
-        """Return log Σ_i c_i exp x_i / Σ_i c_i of `logarithms` x, with sample weights c.
+        """Return log( Σ_i c_i exp x_i / Σ_i c_i ) of `logarithms` x, with `sample_weights` c.
 
-        `mass` is as in `log_mean_exp`.
+        The logarithms are (V, n), the sample weights (n,). The sums are over the anchors i whose
+        `mass`, the sum (V, n) of an anchor's weights, is above 0, or over all anchors if `mass` is
+        None. Without any such anchor, or with weights c of 0 alone, the result is 0.
         """
         present = torch.ones_like(logarithms)
         if mass is not None:
@@ -343,7 +355,10 @@ def _joined(of_blocks: tuple[Tensor, ...]) -> Tensor:
 
 
 def distances(cosines: Tensor) -> Tensor:
-    """Return Euclidean distances of unit vectors, given cosines; rounding errors become 0."""
+    """Return Euclidean distances of unit vectors, given `cosines`, as a tensor of the same shape.
+
+    A distance as small as the rounding error of a cosine becomes 0, as of equal vectors.
+    """
     return cast(Tensor, Distances.apply(cosines))
 
 

@@ -71,7 +71,8 @@ class InfoNCE(Objective):
     def directions(self, pool: Pool) -> Pool:
         """Return a `Pool` that compares each view's anchors with each other view's candidates.
 
-        If `symmetric` is False, only earlier views are compared with later views.
+        If `symmetric` is False, anchors of a view are compared with candidates of later views
+        alone.
         """
         directions = []
         for first, second in permutations(range(pool.n_views), 2):
@@ -91,11 +92,12 @@ class NTXent(Objective):
     r"""NT-Xent, SimCLR's loss: find a scan's second view among all 2n − 1 other embeddings.
 
     L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the 2n embeddings of a batch, where
-    twin(i) is the other view of embedding i's scan (Chen et al. 2020, eq. 1). With more than two
-    views, the mean over an embedding's other views takes the place of the twin. The loss pulls the
-    views of a scan together and pushes all other scans away, independent of metadata. Choose the
-    loss as a baseline without metadata. The mutual information of the views is at least log n − L,
-    the `bound` in the metrics of training.
+    s_ij = <z_i, z_j>/τ is the similarity of two embeddings, and twin(i) is the other view of
+    embedding i's scan (Chen et al. 2020, eq. 1). With more than two views, the mean over an
+    embedding's other views takes the place of the twin. The loss pulls the views of a scan together
+    and pushes all other scans away, independent of metadata. Choose the loss as a baseline without
+    metadata. The mutual information of the views is at least log n − L, the `bound` in the metrics
+    of training.
 
     Parameters
     ----------
@@ -144,9 +146,10 @@ class DebiasedInfoNCE(Objective):
     """Debiased InfoNCE: NT-Xent corrected for negatives that belong to the anchor's unknown class.
 
     mean_i −log( e^{s⁺} / (e^{s⁺} + G_i) ), G_i = max{ (Σ_negatives e^{s_ij} − N τ⁺ e^{s⁺}) / (1 −
-    τ⁺), N e^{−1/τ} }, s⁺ the similarity with the other view of the same scan, N = 2n − 2 negatives
-    (Chuang et al. 2020, with one positive). The loss is computed with logarithms, so that its value
-    is finite for a small τ.
+    τ⁺), N e^{−1/τ} }, s_ij = <z_i, z_j>/τ the similarity of two embeddings, s⁺ the similarity with
+    the other view of the same scan, N = 2n − 2 negatives, the embeddings of all other scans (Chuang
+    et al. 2020, with one positive). The loss is computed with logarithms, so that its value is
+    finite for a small τ.
 
     Choose the loss without labels, if random negatives often share the anchor's unknown class.
 
@@ -255,11 +258,12 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
 class FairInfoNCE(Objective):
     """Fair-InfoNCE: NT-Xent with negatives of the anchor's cluster alone, to forget the cluster.
 
-    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ], where twin(i) is the other view of
-    embedding i's scan and c_i the cluster (Tsai et al. 2022, equation 4, in batches of several
-    clusters; the paper draws each batch from one, which is `InfoNCE` with ``training.sampling:
-    one-group``). Knowing the cluster does not help to tell scans of one cluster apart, so that
-    embeddings forget the cluster: choose a sensitive or nuisance variable such as the site.
+    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ], where s_ij = <z_i, z_j>/τ is the
+    similarity of two embeddings, twin(i) the other view of embedding i's scan and c_i the cluster
+    (Tsai et al. 2022, equation 4, in batches of several clusters; the paper draws each batch from
+    one, which is `InfoNCE` with ``training.sampling: one-group``). Knowing the cluster does not
+    help to tell scans of one cluster apart, so that embeddings forget the cluster: choose a
+    sensitive or nuisance variable such as the site.
 
     Parameters
     ----------

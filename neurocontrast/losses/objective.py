@@ -1,4 +1,4 @@
-"""Base class of all losses, which checks inputs, gathers processes, and sets the temperature."""
+"""Base class of losses: checks inputs, gathers embeddings of all processes, sets temperatures."""
 
 import inspect
 import math
@@ -138,8 +138,8 @@ class Objective(nn.Module):
     """Whether the loss is a mean of one value for each anchor, so that ``reduction="none"`` is
     possible."""
     reads_features: bool = False
-    """Whether the loss needs a column "features", (n, 2p), with the encoder's features of both
-    views."""
+    """Whether the loss needs a metadata column "features", (n, 2p), with the encoder's p features
+    of both views side by side."""
 
     @checked
     def __init__(
@@ -252,9 +252,10 @@ class Objective(nn.Module):
         return figures
 
     def value(self, pool: Pool) -> Tensor:
-        """Return the loss of a batch, a scalar: the sum of its `parts`.
+        """Return the loss of a batch, a `Pool`, as a scalar: the sum of the loss's `parts`.
 
-        With ``reduction="none"`` the sum is of the anchors' values, (V, n).
+        With ``reduction="none"`` the result is a tensor (V, n) in place of the scalar: the sum of
+        the parts for each of V views of n samples.
         """
         first, *others = self.parts(pool).values()
         return sum(others, first)

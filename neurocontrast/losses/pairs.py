@@ -42,7 +42,11 @@ class Candidates(Protocol):
         """Number of embeddings with which an anchor is compared."""
 
     def bind(self, kernel: Kernel) -> Block:
-        """Return a function of two slices that computes a block of `kernel`'s weights."""
+        """Return a function that computes blocks of `kernel`'s weights between samples.
+
+        The function takes two slices of the batch, the samples in the rows and in the columns of a
+        block.
+        """
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
         """Return the largest weight ‖w‖∞ > 0 of a kernel."""
@@ -57,8 +61,8 @@ class Pairs:
     """
 
     s: Tensor
-    """Similarities <z_i, z_j> / τ of the views and samples of anchors and candidates, (V, n_i, V,
-    n)."""
+    """Similarities <z_i, z_j> / τ of V views of n_i samples as anchors with C views of n samples as
+    candidates, (V, n_i, C, n); C is 1 if `pool.by_view` is True, or else V."""
     samples: slice
     """Slice of the batch's samples whose views are the anchors."""
     pool: Candidates
@@ -112,17 +116,22 @@ class Pairs:
         return cast(Tensor, Mean.apply(self.s, *self._of_mean(weights), self))
 
     def mean_and_log_sum_exp(self, weights: Tensor, repelling: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `mean` of attracting `weights` and `log_sum_exp` of `repelling` weights.
+        """Return a weighted mean and a log-sum-exp of each anchor's similarities, (V, n_i) each.
 
-        Both are computed in one operation, because one gradient is faster than two.
+        The mean is `mean` with the attracting `weights`, and the log-sum-exp is `log_sum_exp` with
+        the weights `repelling`, both (n_i, n) between samples. One operation computes both, because
+        one gradient is faster than two.
         """
         both = MeanAndLogSumExp.apply(self.s, *self._of_mean(weights), repelling, self)
         return cast(tuple[Tensor, Tensor], both)
 
     def _of_mean(self, weights: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the further arguments of `Mean`: weights (n_i, n), own weights and sums (n_i,).
+        """Return the three tensors that the operation `Mean` needs besides the similarities.
 
-        Sums of 0 become infinite, so that the mean is 0.
+        They are the `weights` (n_i, n) between samples; the weights (n_i,) of samples with
+        themselves; and the sums (n_i,) of each anchor's weights over its candidates, by which the
+        mean divides. A sum of 0 becomes infinite, so that the mean is 0. With one view, a sample is
+        no candidate of itself: its weight with itself is set to 0, and the second result is None.
         """
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
@@ -150,10 +159,11 @@ class Pairs:
         return same.masked_fill(itself, 0).sum(1) / (len(same) - 1)
 
     def find_twin(self, weights: Tensor | None = None) -> Tensor:
-        """Compute −t + log( exp t + Σ_j b_ij exp s_ij ) of each anchor, (V, n_i), in one operation.
+        """Compute −t + log( exp t + Σ_j b_ij exp s_ij ), the loss of finding an anchor's twin.
 
-        Here t is the similarity with the twin, the anchor's only other view, and the sum is over
-        the other samples.
+        The twin is the only other view of the sample of anchor i, and t the similarity with the
+        twin. The sum is over the embeddings j of all other samples, in each view with which the
+        anchor is compared. One operation computes the losses (V, n_i) of all anchors.
 
         Parameters
         ----------
@@ -165,10 +175,10 @@ class Pairs:
     def contrast(self, weights: Tensor) -> Tensor:
         """Compute Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor in one operation.
 
-        With two views, similarities are relative to the similarity with the twin (the anchor's
-        other view), whose difference of 0 is left out of the sums, so that value and gradient are
-        exact even if the loss is close to 0. For an anchor whose weights are all 0, the result is
-        the log-sum-exp.
+        `weights` w (n_i, n) are between samples, and the result is (V, n_i). With two views,
+        similarities are relative to the similarity with the twin (the anchor's other view), whose
+        difference of 0 is left out of the sums, so that value and gradient are exact even if the
+        loss is close to 0. For an anchor whose weights are all 0, the result is the log-sum-exp.
         """
         if self.pool.n_views != 2:
             return self.log_sum_exp() - self.mean(weights)
@@ -186,16 +196,18 @@ class Pairs:
 
     @cached_property
     def itself(self) -> Tensor:
-        """Mask of the similarities (V, n_i, V, n), True where a candidate is the anchor itself."""
+        """Mask of the shape of `s`, (V, n_i, C, n), True where a candidate is the anchor itself."""
         return self.leave_out(
             torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True
         )
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
-        """Set entries of `values` (V, n_i, C, n) to `value` for candidates that a sum leaves out.
+        """Set entries of `values` (V, n_i, C, n) to `value` where a sum leaves out a candidate.
 
-        Left out is the anchor itself, or with `without` "sample" every view of the anchor's sample.
-        The tensor is changed in place and returned.
+        The sum is over all candidates of an anchor. The entries belong to V views of n_i samples as
+        anchors, and C views of n samples as candidates. With `without` "anchor" each anchor itself
+        is left out, if the anchor is among the candidates; with "sample" every view of the anchor's
+        sample. The tensor is changed in place and returned.
         """
         if without == "sample" or (self.pool.by_view and not self.pool.is_across):
             values.diagonal(self.samples.start, 1, 3).fill_(value)
@@ -213,7 +225,9 @@ class Pairs:
     def at_twins(self, values: Tensor) -> Tensor:
         """Return the entries of `values` (V, n_i, C, n) of each anchor with its twin, (V, n_i).
 
-        The twin is the anchor's only other view. The result shares memory with `values`.
+        The entries belong to V views of n_i samples as anchors, and C views of n samples as
+        candidates. The twin is the anchor's only other view. The result shares memory with
+        `values`.
         """
         of_view, of_anchor, of_other, of_sample = values.stride()
         first = values.storage_offset() + self.samples.start * of_sample
@@ -225,7 +239,11 @@ class Pairs:
         return values.as_strided(values.shape[:2], strides, first)
 
     def _sums_of(self, weights: Tensor) -> _Sums:
-        """Return the sums of `weights` (n_i, n) over candidates, computed once for a tensor."""
+        """Return the sums of `weights` (n_i, n) over each anchor's candidates, as `_Sums`.
+
+        A second call with the same tensor object returns the result of the first call, which is
+        found by the object's id.
+        """
         if id(weights) not in self._sums:
             self._sums[id(weights)] = _Sums(weights, self)
         return self._sums[id(weights)]

@@ -168,7 +168,10 @@ class Mean(torch.autograd.Function):
 
 
 class MeanAndLogSumExp(torch.autograd.Function):
-    """Compute `Mean` and `LogSumExp` of two sets of weights, with one gradient for both."""
+    """Compute `Mean` and `LogSumExp` of the same similarities, with one gradient for both.
+
+    The mean has the weights `weights`, and the log-sum-exp the weights `repelling`.
+    """
 
     @staticmethod
     def forward(
@@ -282,7 +285,11 @@ class LogSumExpOfAll(torch.autograd.Function):
 
 
 class Distances(torch.autograd.Function):
-    """Compute Euclidean distances of unit vectors from cosines; rounding errors become 0."""
+    """Compute Euclidean distances of unit vectors from cosines, with tiny distances set to 0.
+
+    A squared distance 2 − 2·cosine of at most 4 machine epsilons may be mere rounding, as for two
+    equal vectors; its distance becomes 0, without gradient.
+    """
 
     @staticmethod
     def forward(ctx: Any, cosines: Tensor) -> Tensor:

@@ -23,12 +23,12 @@ from neurocontrast.settings import Column, NonNegative, checked
 class EpsilonSupInfoNCE(Objective):
     """Epsilon-SupInfoNCE: scans of one label attract until closer than other scans by a margin.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], where P_i are
-    the n_i other embeddings of the anchor's label, with the anchor's other view, and N_i the
-    embeddings of other labels (Barbano et al. 2023). ε is subtracted from similarities that are
-    divided by τ already. Without any other label in the batch the loss is −ε. The loss is a mean
-    over the positives, as in the released code, while the paper's equation is a sum over the
-    positives.
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], where s_ij =
+    <z_i, z_j>/τ is the similarity of two embeddings, P_i are the n_i other embeddings of the
+    anchor's label, with the anchor's other view, and N_i the embeddings of other labels (Barbano et
+    al. 2023). ε is subtracted from similarities that are divided by τ already. Without any other
+    label in the batch the loss is −ε. The loss is a mean over the positives, as in the released
+    code, while the paper's equation is a sum over the positives.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class SINCERE(EpsilonSupInfoNCE):
     """SINCERE: scans of one label attract, scans of different labels repel, and no pair does both.
 
     mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes
-    2023), where P_i are the n_i other embeddings of the anchor's label and N_i the embeddings of
-    other labels. The gradient on a pair of one label is never positive, so that, unlike with
-    `SupCon`, classes are not pushed apart from within. The KL divergence of positives from
-    negatives is at least mean_i log(#N_i + 1) − L, the `bound` in the metrics of training (theorem
-    3 has the looser log #N_i).
+    2023), where s_ij = <z_i, z_j>/τ is the similarity of two embeddings, P_i are the n_i other
+    embeddings of the anchor's label and N_i the embeddings of other labels. The gradient on a pair
+    of one label is never positive, so that, unlike with `SupCon`, classes are not pushed apart from
+    within. The KL divergence of positives from negatives is at least mean_i log(#N_i + 1) − L, the
+    `bound` in the metrics of training (theorem 3 has the looser log #N_i).
 
     Parameters
     ----------
@@ -192,10 +192,13 @@ class Triplet(Objective):
 def _counts(
     distances: Tensor, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """Count how often each distance (V, n_i, N) enters the sum over active triplets, with sign.
+    """Count how often each of the `distances` enters a sum over active triplets, with sign.
 
-    A triplet is active if it violates the margin. A distance to a positive counts above 0, to a
-    negative below 0. The number of active triplets of each anchor, (V, n_i), is returned too.
+    The distances (V, n_i, N) are from the anchors, V views of n_i samples, to all N embeddings. A
+    triplet has an anchor, an embedding of its label (mask `positive`) and an embedding of another
+    label (mask `negative`). A triplet is active if the distance to the positive plus `margin` is
+    above the distance to the negative. A distance to a positive counts above 0, to a negative below
+    0. The number of active triplets of each anchor, (V, n_i), is returned too.
     """
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)

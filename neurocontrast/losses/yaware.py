@@ -18,7 +18,8 @@ class YAwareInfoNCE(Objective):
     """Y-Aware InfoNCE: scans attract in proportion to similarity of metadata, and all scans repel.
 
     mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the 2n embeddings of a
-    batch (Dufumier et al. 2021), which is `ConditionalAlignment` + `GlobalUniformity` + log M with
+    batch (Dufumier et al. 2021), with s_ij = <z_i, z_j>/τ the similarity of two embeddings and w_ij
+    the weight of their scans. The loss is `ConditionalAlignment` + `GlobalUniformity` + log M with
     M = 2n − 1. Each anchor's weights sum to 1 (rows, not columns, are normalised: a scan of a rare
     age counts as much as any other).
 
@@ -115,10 +116,11 @@ class YAwareInfoNCE(Objective):
 class SupCon(YAwareInfoNCE):
     """SupCon (L_out): scans of one label attract, all scans repel.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], where P_i are the n_i other
-    embeddings of the anchor's label, with the anchor's other view (Khosla et al. 2020, eq. 2,
-    without the factor τ/0.07 of the released code). The loss is `YAwareInfoNCE` with a
-    `Categorical` kernel. Scans of one label repel each other too, which they do not with `SINCERE`.
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], where s_ij = <z_i, z_j>/τ is the
+    similarity of two embeddings, and P_i are the n_i other embeddings of the anchor's label, with
+    the anchor's other view (Khosla et al. 2020, eq. 2, without the factor τ/0.07 of the released
+    code). The loss is `YAwareInfoNCE` with a `Categorical` kernel. Scans of one label repel each
+    other too, which they do not with `SINCERE`.
 
     Parameters
     ----------
@@ -148,8 +150,9 @@ class ExponentialYAware(Objective):
     """L^exp: scans attract by the similarity of metadata, and repel by the difference.
 
     mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the 2n
-    embeddings of a batch (Barbano et al. 2023, the loss L^exp). The loss is `YAwareInfoNCE` with
-    each similarity in the logarithm multiplied by the difference 1 − w/‖w‖∞ of the two scans'
+    embeddings of a batch (Barbano et al. 2023, the loss L^exp), with s_ij = <z_i, z_j>/τ the
+    similarity of two embeddings and w_ij the weight of their scans. The loss is `YAwareInfoNCE`
+    with each similarity in the logarithm multiplied by the difference 1 − w/‖w‖∞ of the two scans'
     metadata: scans of equal metadata do not repel at all. The sum over k keeps the positive j
     itself; some sources leave it out.
 

@@ -27,8 +27,8 @@ class ResizedCropSettings(Settings):
 class ImageAffineSettings(Settings):
     """Rotate, shift and zoom an image around its centre at random.
 
-    One bilinear interpolation makes this change and the resized crop. Beyond the border is the
-    nearest pixel of the image.
+    If a random box is cropped too (`ResizedCropSettings`), one bilinear interpolation makes both
+    changes. Beyond the border of the image, the nearest pixel is repeated.
     """
 
     probability: Probability = 1.0

@@ -16,7 +16,9 @@ def inspect_images(
 ) -> tuple[str, ...]:
     """Return warnings about the images of a cohort, and add errors to `problems`.
 
-    `deep` reads every pixel and looks for copies.
+    A path that names no usable image is an error. Warnings are the cohort's own, and of missing
+    labels and splits and, with `deep`, of images that are the same, byte by byte; for this every
+    pixel is read.
     """
     n_before = len(problems.found)
     table = cohort.table

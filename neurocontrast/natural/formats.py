@@ -78,7 +78,10 @@ def class_names(labels: Sequence[str], *, word: str = "class") -> list[str]:
 def read_class_folders(files: FileSet) -> Pictures:
     """Return the pictures in folders of classes: ``cat/1.jpg`` or ``train/cat/1.jpg``.
 
-    Folders that all pictures share are passed over.
+    The name of a folder is the class of the pictures inside, and a folder such as ``train`` above
+    the class folders is the split. Outer folders that contain all pictures, as ``data`` in
+    ``data/cat/1.jpg`` and ``data/dog/1.jpg``, are ignored: they name neither class nor split.
+    `files` without a picture, or with a picture outside of class folders, are a `DataError`.
     """
     names = [name for name in files.names if name.lower().endswith(_ENDINGS)]
     n_others = len(files.names) - len(names)
@@ -124,9 +127,11 @@ def _without_shared_folders(paths: list[list[str]]) -> list[list[str]]:
 
 
 def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[str] | None:
-    """Return the split in whose folder each path lies; None if no path lies in such a folder.
+    """Return each picture's split by its folder; None if no picture lies in a split's folder.
 
-    A source with pictures both inside and outside of such folders is refused.
+    `paths` are the pictures' paths, as lists of folders and file; the folder of a split is called
+    ``train``, ``test``, ``validation`` or alike. Pictures both inside and outside of such folders
+    are a `DataError`.
     """
     splits = []
     outside = []
@@ -230,7 +235,11 @@ def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
 
 
 def read_mnist(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures of MNIST or Fashion-MNIST from four idx files, of train and test."""
+    """Return the pictures of MNIST or Fashion-MNIST from four idx files, of train and test.
+
+    `dataset` is ``mnist`` or ``fashion-mnist``. Each of the two splits has a file of images and a
+    file of labels in `files`.
+    """
     classes = np.array(_CLASSES[dataset], dtype=object)
     names: list[str] = []
     splits: list[str] = []

@@ -43,7 +43,7 @@ class NaturalImagesKind(SampleKind):
     ) -> tuple[str, ...]:
         """Return warnings about the images of a cohort, and add errors to `problems`.
 
-        `deep` reads every pixel and looks for copies.
+        An error is a path that names no usable image; `deep` reads every pixel and warns of copies.
         """
         return inspect_images(cohort, problems, deep=deep, progress=progress)
 

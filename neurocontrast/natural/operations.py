@@ -24,10 +24,13 @@ _FIXED_POINT = 2.0**24
 
 
 def warp(x_BCHW: Tensor, corners: np.ndarray, sizes: np.ndarray, back: np.ndarray) -> Tensor:
-    """Rotate, shift and zoom images, then crop and resize, in one bilinear interpolation.
+    """Rotate, shift and zoom images, and resize a box of each moved image to the size of the image.
 
-    Boxes have `corners` and `sizes` (b, 2) in rows and columns; `back` (b, 2, 3) leads from (row,
-    column, 1) of the moved image to (row, column) of the image.
+    Returned are images of the shape of `x_BCHW`, made in one bilinear interpolation. The box to
+    resize is given in pixels of the moved image, in rows and columns: its first corner is in
+    `corners` (b, 2), its height and width in `sizes` (b, 2). Matrices `back` (b, 2, 3) lead from
+    (row, column, 1) of the moved image to (row, column) of the image in `x_BCHW`. Beyond its
+    border, the nearest pixel is repeated.
     """
     size = np.array(x_BCHW.shape[2:])
     # Positions of a resized box's pixels along each axis of the moved image; the first is 0.

@@ -1,4 +1,4 @@
-"""Decode a picture, scale the picture, or lay a background behind, as RGB bytes (3, H, W)."""
+"""Decode pictures to RGB bytes (3, H, W), scale pictures, and lay colours behind grey pictures."""
 
 import io
 import struct
@@ -32,7 +32,11 @@ def grey_to_rgb(image: Pixels) -> Pixels:
 
 
 def decode(content: bytes) -> Pixels:
-    """Decode a picture to RGB bytes (3, H, W), turned as its EXIF data say, transparency white."""
+    """Decode a picture to RGB bytes (3, H, W), turned as its EXIF data say.
+
+    `content` has the bytes of a picture's file. Transparent pixels become white. A file that cannot
+    be decoded, has several frames or too many pixels is a `DataError`.
+    """
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
             if picture.width * picture.height > _MAX_PIXELS:
@@ -52,9 +56,10 @@ def decode(content: bytes) -> Pixels:
 
 
 def scale(image: Pixels, size: tuple[int, int]) -> Pixels:
-    """Scale a picture (3, H, W) to cover (height, width), and crop around the centre.
+    """Scale a picture (3, H, W) to cover `size`, height and width, and crop around the centre.
 
-    The bytes are the same on any machine.
+    The bytes of the result are the same on any machine. A picture of that size is returned
+    unchanged.
     """
     height, width = size
     if image.shape[1:] == (height, width):
@@ -64,9 +69,10 @@ def scale(image: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def paint(image: Pixels, colour: Pixels) -> Pixels:
-    """Lay a grey picture (3, H, W), bright on black, as black on a colour.
+    """Paint a grey picture (3, H, W), bright on black, as black on the background `colour` (3,).
 
-    A value x of a channel becomes (255 - x)·c/255, rounded down.
+    A value x of a channel becomes (255 - x)·c/255, rounded down, with c the channel's value of the
+    colour. A picture with colours is a `DataError`.
     """
     if not (image == image[0]).all():
         raise DataError(

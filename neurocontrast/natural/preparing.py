@@ -77,7 +77,12 @@ def _read_pictures(dataset: str, files: FileSet) -> Pictures:
 
 
 def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress: Progress) -> None:
-    """Write the store, the table and ``images.json`` of a data set's pictures into a folder."""
+    """Write ``images.npy``, ``participants.tsv`` and ``images.json`` of `pictures` into `folder`.
+
+    The first is the store, one array with the pixels of all chosen images; the second is the table
+    of the images, a row for each; the third is the record of how they were prepared. `settings`
+    choose images, splits and size. A warning tells of equal images in two splits.
+    """
     name = _name(settings)
     plan = plan_images(pictures, settings, name=name)
     store = _write_store(pictures, plan, settings, folder, progress)
@@ -91,10 +96,12 @@ def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress:
 
 
 def _name(settings: ImagesSettings) -> str:
-    """Return the name with which all identifiers of a data set's images begin.
+    """Return the name with which the identifiers of all images of a data set begin.
 
-    The name is the setting `name`, or by default the data set's, or for a data set ``folder`` the
-    name of the source.
+    The name is the setting `name`. By default the name is the setting `dataset`, such as
+    ``cifar10``, or for ``folder`` the name of the folder or archive that the setting `source`
+    gives, without the archive's ending, and with "-" in place of other characters than letters,
+    digits, "_", "." and "-".
     """
     if settings.name is not None:
         return settings.name
@@ -111,15 +118,17 @@ def _write_store(
 ) -> ImageStore:
     """Write the images of the table of `plan` into a store of pixels in `folder`; return the store.
 
-    Images that cannot be read, or are of another size than the first, are one error.
+    The images are decoded from the data set `pictures`. Images that cannot be read, or are of
+    another size than the first readable image, are listed in one error (`DataError`).
     """
     names = _names_in_messages(plan.table)
     problems = Problems("images")
 
     def readable() -> Iterator[tuple[str, Pixels]]:
-        """Yield name and pixels of each readable image; add a problem for each other image.
+        """Yield name and pixels of each readable image, in the order of the rows of ``plan.table``.
 
-        Images are the rows of the plan.
+        The table lists the images to write into the store. An image that cannot be read is added to
+        `problems` and passed over.
         """
         for row, name in enumerate(names):
             try:
@@ -134,7 +143,11 @@ def _write_store(
     problems.found.clear()
 
     def images() -> Iterator[Pixels]:
-        """Yield the pixels of images of the first image's size; raise one error for all others."""
+        """Yield the pixels of readable images of the first image's size, by row of the table.
+
+        After the last image, one error is raised if any image could not be read or was of another
+        size; the error lists all such images.
+        """
         for name, image in readable():
             task.advance()
             if image.shape == shape:
@@ -167,10 +180,10 @@ def _names_in_messages(table: pd.DataFrame) -> list[str]:
 
 
 def _read_image(pictures: Pictures, plan: Plan, row: int, settings: ImagesSettings) -> Pixels:
-    """Return the image at position `row` of the store that `plan` describes.
+    """Return the image of one `row` of the table of `plan`, as RGB bytes (3, H, W).
 
-    The picture is read from the data set `pictures`, scaled to the size in `settings`, and
-    painted on the row's background colour if the plan has colours.
+    The picture is read from the data set `pictures`, scaled to the size in `settings`, and painted
+    on the row's background colour if the plan has colours.
     """
     image = pictures.read(int(plan.rows[row]))
     size = settings.size
@@ -315,18 +328,23 @@ def divide(
     splits: Sequence[str] | None,
     settings: ImagesSettings,
 ) -> list[str]:
-    """Return the split of each image; "" for an image that is left out.
+    """Return the split of each image of a data set, in order; "" for an image that is left out.
 
-    Splits of the source are kept. Without a ``test`` split, `test_fraction` of ``train`` becomes
-    the test split; without a ``validation`` split, `validation_fraction` of the rest of ``train``.
-    Of each split as many images are kept as the settings say.
+    `names` and `labels` are the images' identifiers and classes, and `splits` their splits in the
+    source; None if the source has none. Splits of the source are kept. Without a ``test`` split,
+    `test_fraction` of ``train`` becomes the test split; without a ``validation`` split,
+    `validation_fraction` of the rest of ``train``. Of each split as many images are kept as the
+    settings say.
     """
     chosen = np.array(["train"] * len(names), dtype=object)
     if splits is not None:
         chosen = np.array(list(splits), dtype=object)
 
     def ordered(split: str) -> npt.NDArray[np.int64]:
-        """Return the positions of a split's images in the order of `stratified_order`."""
+        """Return the positions, among all images, of the images of `split`, by `stratified_order`.
+
+        The positions count all images of the data set, from 0.
+        """
         rows = np.flatnonzero(chosen == split)
         names_of_split = [names[row] for row in rows.tolist()]
         labels_of_split = [labels[row] for row in rows.tolist()]

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 def register_natural_images() -> None:
-    """Register functions that import natural images at the first use of the kind.
+    """Register natural images as a kind of samples, beside scans, for ``data.kind: images``.
 
-    The functions return the form of an image's address, the kind of samples, and the words of
-    reports.
+    Three functions are put into the registries `ADDRESSES`, `KINDS` and `VOICES`, under the name
+    ``images``. When called, they return the form of an image's path in a table (as
+    ``images.npy#17``), the kind of samples that reads images, and the words of reports on images.
+    Code for natural images is imported only when one of them is called.
     """
     ADDRESSES.register("images", _address)
     KINDS.register("images", _kind)

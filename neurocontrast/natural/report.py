@@ -22,10 +22,12 @@ _LARGEST = 4_000_000
 
 
 def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
-    """Read the ``images.json`` next to the store of evaluated images.
+    """Read the ``images.json`` beside the ``.npy`` file that stores the evaluated images.
 
-    The store named by the first image in `paths` is searched at that path, and then in `folder`, of
-    the evaluation. Without a readable file the record is empty.
+    `paths` are the images' paths, as ``images.npy#17``; the first such path names the ``.npy``
+    file. The file is looked for at that path, and if absent, at the same path below `folder`, the
+    folder of the evaluation. The record is empty if the ``.npy`` file is not found, or the
+    ``images.json`` beside the file is absent or damaged.
     """
     path = next(filter(is_image_path, paths), None)
     if path is None:
@@ -46,9 +48,10 @@ def _read_record(path: Path) -> ImagesRecord:
 
 
 def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
-    """Return the variables of templates of reports on images: ``origin``, from ``images.json``.
+    """Return the variables of report templates, name → value: ``origin`` alone, an `ImagesRecord`.
 
-    `folder` is the folder of the evaluation, and `paths` has the evaluated images.
+    The record is the ``images.json`` of the evaluated images, whose paths are in `paths`; `folder`
+    is the folder of the evaluation, as in `find_record`.
     """
     return {"origin": find_record(folder, paths)}
 

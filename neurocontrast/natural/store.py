@@ -123,8 +123,8 @@ def _is_of_images(array: npt.NDArray[Any]) -> bool:
 class Located:
     """Images found by their paths, with the opened stores that hold the images.
 
-    For each image, `store_of` has the number of its store in `stores`, and `index_of` the index in
-    that store.
+    A store is a ``.npy`` file of images of one size. For each image, `store_of` has the number of
+    its store in `stores`, and `index_of` the index in that store.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,11 @@ class Located:
         self._problems: dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """Add the image that `path` names; return why the image cannot be used, or ""."""
+        """Add the image that `path` names; return why the image cannot be used, or "" if added.
+
+        The path is a store's and an index, as ``images.npy#17``. A store that cannot be opened, or
+        has too few images, is a reason, and the image is not added then.
+        """
         file, _, index = path.rpartition("#")
         if file not in self._numbers and file not in self._problems:
             self._open(file)
@@ -153,7 +157,11 @@ class Located:
         return ""
 
     def _open(self, file: str) -> None:
-        """Open the store of images `file` for `stores`, or note why the file cannot be opened."""
+        """Open the store of images `file` and append the store to `stores`.
+
+        If the file cannot be opened, the error's message is kept in `_problems` by the path of the
+        file, and nothing is appended.
+        """
         try:
             self.stores.append(ImageStore.open(file))
             self._numbers[file] = len(self.stores) - 1
@@ -162,9 +170,10 @@ class Located:
 
     @classmethod
     def of(cls, paths: Sequence[str], names: Sequence[str], problems: Problems) -> Located:
-        """Find the images of `paths`; an unusable path, or another size, becomes a problem.
+        """Return the images of `paths` as `Located`, and add an unusable path to `problems`.
 
-        `names` are the images' names in `problems`.
+        A path is unusable if it names no image, or if the image differs in size from the images of
+        the first store. `problems` gets the reason with the image's name in `names`.
         """
         located = cls()
         for path, name in zip(paths, names, strict=True):
@@ -174,10 +183,11 @@ class Located:
         return located
 
     def _problem_of(self, path: str) -> str:
-        """Add the image that `path` names, as `add` does, and compare sizes with the first store.
+        """Add the image that `path` names; return why the image cannot be used, or "".
 
-        Return why the image cannot be used, or "". Another kind of path, or another size, is a
-        reason.
+        Reasons are a path unlike ``images.npy#17``, a store that cannot be opened, an index beyond
+        the store's last image, and a size in pixels other than of the images of the first opened
+        store. In the last case the image is added all the same, in the other cases not.
         """
         if not is_image_path(path):
             return (
@@ -187,7 +197,11 @@ class Located:
         return self.add(path) or self._problem_of_size()
 
     def _problem_of_size(self) -> str:
-        """Return a message if the last image differs in size from the first store's; "" if not."""
+        """Return a message if the image added last is not of the first store's size, or "".
+
+        The size is height and width in pixels, which all images of a store share. The first store
+        is the one that was opened first.
+        """
         first = self.stores[0]
         last = self.stores[self.store_of[-1]]
         if first.shape == last.shape:
@@ -204,9 +218,10 @@ class Located:
 
 
 def new_finder() -> Callable[[str], str]:
-    """Return a function: path of an image → reason why the image is unusable, or "".
+    """Return a function that tells why an image cannot be used: path of the image → reason, or "".
 
-    The function opens each store once.
+    The path, as ``images.npy#17``, is the path of a store and an index from 0; a store is a
+    ``.npy`` file with the pixels of many images. The function opens each store once.
     """
     return Located().add
 
@@ -239,7 +254,7 @@ def statistics_of(
 def write_store(
     folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]
 ) -> ImageStore:
-    """Write images of one shape (3, H, W) as a store into a folder, one after another.
+    """Write images of one shape (3, H, W) one after another into ``images.npy`` in a folder.
 
     Return the opened store. Another number of images than `n_images`, or another shape, is a
     `DataError`.
@@ -267,9 +282,10 @@ def write_store(
 def doubt_about_copies(
     images: Iterable[Pixels], names: Sequence[str], splits: Sequence[str]
 ) -> str:
-    """Return a warning that some of `images` are the same, byte by byte; "" if none is.
+    """Return a warning that some of `images` are the same, byte by byte; "" if all differ.
 
-    A copy in another split flatters an evaluation; `names` and `splits` are of the images.
+    `names` and `splits` are the images' identifiers and splits. The warning names a pair of copies
+    in different splits, if there is one: such a copy flatters an evaluation.
     """
     first: dict[bytes, int] = {}
     n_images = 0

@@ -130,10 +130,11 @@ def _between(limits: Any, position: np.ndarray) -> Any:
 def draw_boxes(
     settings: ResizedCropSettings | None, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw corners and sizes (n, 2) of boxes to crop, in pixels of images of `size`.
+    """Draw corners and sizes (n, 2) of boxes to crop, in rows and columns, one box for each seed.
 
-    The box is the whole image if an image is not cropped. As in torchvision, the first of ten
-    random boxes that fits is taken, or the largest in the middle that the ratio allows.
+    `size` is the images' height and width in pixels. The box is the whole image if an image is not
+    cropped. As in torchvision, the first of ten random boxes that fits is taken, or the largest in
+    the middle that the ratio allows.
     """
     whole_corners = np.zeros((len(seeds), 2), dtype=np.int64)
     whole_sizes = np.tile(np.array(size), (len(seeds), 1))
@@ -156,9 +157,10 @@ def draw_boxes(
 
 
 def _largest_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[int, int]:
-    """Return height and width of the largest box in an image of `size` with an allowed ratio.
+    """Return height and width of the largest box with an allowed ratio that fits into an image.
 
-    `ratio` is the smallest and the largest width over height.
+    `ratio` has the smallest and the largest width over height, and `size` is the image's height and
+    width in pixels.
     """
     height, width = size
     tallest = max(1, round(width / ratio[0]))
@@ -171,7 +173,8 @@ def draw_affine(
 ) -> np.ndarray:
     """Draw matrices (n, 2, 3) from (row, column, 1) of a view to (row, column) of its image.
 
-    Images have `size` pixels.
+    One matrix is drawn for each of `seeds`, by the ranges in `settings`; a view that is not moved
+    has the identity. `size` is the images' height and width in pixels.
     """
     still = np.tile(np.eye(2, 3), (len(seeds), 1, 1))
     if settings is None:

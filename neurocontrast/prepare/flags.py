@@ -18,12 +18,16 @@ N_SITE = 10
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule for a measure of image quality: bounds for all scans, and sides bounded by site too."""
+    """Rule for a measure of image quality: bounds for all scans, and whether a site has bounds too.
+
+    A scan below `low` or above `high` is flagged. `worse` says whether low values, high values or
+    both are also flagged when far from the values of the scan's site.
+    """
 
     title: str
     worse: str = ""
-    """Side on which a scan is compared with its site: ``low``, ``high``, ``both``, or "" for
-    none.
+    """Values that are also flagged when far from the values of the scan's site: ``low`` values,
+    ``high`` values, ``both``, or "" for none.
     """
     low: float = -np.inf
     high: float = np.inf
@@ -103,8 +107,8 @@ def bounds_of(
 ) -> tuple[Bound, Bound]:
     """Return the lower and the upper bound of a measure, for the scans of one site.
 
-    Each is the stricter of the bound for all scans and of the bound by the site's own values. With
-    fewer than `N_SITE` people, a site has no bound of its own.
+    Each is the stricter one of the bound for all scans and of the site's own bound, `n_deviations`
+    from the median of the site. With fewer than `N_SITE` people, a site has no bound of its own.
 
     Parameters
     ----------
@@ -147,10 +151,13 @@ def bounds_of(
 def flag_scans(
     table: pd.DataFrame, n_deviations: float = N_DEVIATIONS
 ) -> tuple[list[list[Flag]], pd.Series]:
-    """Return the flags of each scan in a table, and how close each scan is to a bound.
+    """Return the flags of each scan in a table, and a number for how near the scan is to a bound.
 
-    The table has ``site``, ``subject_id`` and measures of `RULES`. The closeness orders scans: the
-    largest share of the distance from the median of the scan's site to a bound.
+    The table has ``site``, ``subject_id`` and measures of `RULES`. The first result has a list of
+    flags for each row, the second is a Series with the index of the table. A measure at the median
+    of the scan's site counts 0, at a bound 1, and beyond the bound above 1, in proportion to the
+    distance from the median; a scan's number is the largest over all measures and bounds, at least
+    0.
     """
     people = table["subject_id"].to_numpy()
     flags: list[list[Flag]] = [[] for _ in range(len(table))]

@@ -70,9 +70,10 @@ def measure_scan(
 ) -> Measured:
     """Measure image quality and position of one skull-stripped scan in MNI space.
 
-    A ``.npy`` array is taken to span the box of MNI152. Without a mask, voxels that are clearly
-    brighter than the corners of the image are the brain; without maps of grey and white matter,
-    three classes of intensity are taken for the tissues.
+    The arguments are files: the scan, its brain mask, and its maps of grey and of white matter; a
+    missing mask or map is "". A ``.npy`` array is taken to span the box of MNI152. Without a mask,
+    voxels that are clearly brighter than the corners of the image are the brain; without maps of
+    grey and white matter, three classes of intensity are taken for the tissues.
     """
     template = _template()
     brain, inside, focus = _brain_of(path, mask_path)
@@ -110,10 +111,11 @@ def compare_with_others(
 ) -> tuple[Doubles, Doubles]:
     """Correlate each scan, and its left-right asymmetry, with the mean of other people's scans.
 
-    An asymmetry is the left half minus the mirrored right half. A scan whose left and right are
-    swapped has the opposite sign, so its asymmetry correlates negatively with the others'. Where
-    the scans share too little asymmetry, because images have none or half of them are swapped,
-    correlations are NaN.
+    Returned are two arrays (n,), the correlations of the scans and of the asymmetries. An asymmetry
+    is the left half minus the mirrored right half. A scan whose left and right are swapped has the
+    opposite sign, so its asymmetry correlates negatively with the others'. Where the scans share
+    too little asymmetry, because images have none or half of them are swapped, correlations of
+    asymmetries are NaN.
 
     Parameters
     ----------
@@ -191,7 +193,11 @@ def _between(line: Doubles) -> float:
 
 @cache
 def _template() -> _Template:
-    """Return nilearn's MNI152 template, in the forms that measuring a scan needs; made once."""
+    """Return nilearn's MNI152 template as a `_Template`, made once for all scans.
+
+    The template's brain mask is resampled to grids of 2 mm and 4 mm, and the intensities to 4 mm;
+    their Fourier spectra are computed to find a scan's position.
+    """
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
     image = load_mni152_template(resolution=2)
@@ -310,9 +316,10 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
 
 
 def _classes_of(values: Floats) -> tuple[Floats, Floats]:
-    """Return the intensities of grey and of white matter among a brain's intensities.
+    """Return two arrays: a brain's intensities that are grey matter, and that are white matter.
 
-    Classes are found by k-means of three classes, of which the darkest, fluid, is left out.
+    `values` are the intensities of all voxels of the brain. K-means finds three classes, of which
+    the darkest, fluid, is left out.
     """
     from sklearn.cluster import KMeans
 

@@ -22,7 +22,11 @@ TABLES = ("participants.tsv", "imitations.tsv", "quality.tsv")
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """Options of the preparation of scans: steps to take, voxel size, and imitated acquisitions."""
+    """Options of the preparation of scans: steps to take, voxel size, and imitated acquisitions.
+
+    An imitated acquisition is a randomly changed copy of the prepared brain, as if another scanner
+    had acquired the scan.
+    """
 
     spacing_mm: float = 1.5
     """Voxel size of the prepared images, in mm."""
@@ -47,10 +51,10 @@ class ScanOutcome:
 
 
 def recipe_of(options: PrepareOptions) -> ScanRecipe:
-    """Return options and code versions as a recipe, by which outdated images are noticed.
+    """Return `options` and code versions as a recipe, by which outdated images are noticed.
 
-    The number of imitated acquisitions is no part of the recipe: asking for more does not prepare
-    scans again.
+    The number of imitated acquisitions (changed copies of a brain, as if of another scanner) is no
+    part of the recipe: asking for more does not prepare scans again.
     """
     # Imitations have records of their own: adding some does not prepare the scans again.
     chosen = asdict(options)
@@ -62,14 +66,20 @@ def recipe_of(options: PrepareOptions) -> ScanRecipe:
 
 
 def imitated_stem(stem: str, number: int) -> str:
-    """Return the start of the file names of a scan's imitated acquisition; numbers start at 1."""
+    """Return the start of the file names of the imitated acquisition `number`, from 1, of a scan.
+
+    An imitated acquisition is a randomly changed copy of the prepared brain, as if another scanner
+    had acquired the scan. `stem` is the start of the scan's own file names.
+    """
     return f"{stem}_acq-imitated{number}"
 
 
 def stems_of(stem: str, n_imitations: int) -> list[str]:
-    """Return the starts of the file names of a scan and of its imitated acquisitions.
+    """Return the starts of the file names of a scan and of its imitated acquisitions, in order.
 
-    `stem` is the scan's own start, which comes first.
+    `stem` is the scan's own start, which comes first. The `n_imitations` acquisitions, numbered
+    from 1, are randomly changed copies of the prepared brain, as if other scanners had acquired the
+    scan.
     """
     stems = [stem]
     for number in range(1, n_imitations + 1):
@@ -145,9 +155,11 @@ def read_record(
 ) -> PreparedScan | None:
     """Read ``{stem}.json`` on a prepared scan; None if images are incomplete or outdated.
 
-    Images are outdated if input files differ from `described`, or options or code have changed.
-    Images prepared from a file with another path and another content, so probably of another
-    cohort, are refused.
+    The file records from which input files, with which options and by which code the images of the
+    scan were made. `described` has the digests of the scan's input files as they are now. Images
+    are outdated if the recorded digests differ, or options or code have changed. Images prepared
+    from a file with another path and another content, so probably of another cohort, are a
+    `DataError`.
     """
     record = _record_of(folder, stem)
     if record is None:
@@ -179,7 +191,8 @@ def _digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
 def forget(folder: Path, stem: str) -> None:
     """Delete from `folder` the images of a scan and of its imitated acquisitions, records first.
 
-    `stem` is the start of the names of the scan's files.
+    `stem` is the start of the names of the scan's files. Imitated acquisitions are randomly changed
+    copies of the prepared brain, and the records are ``.json`` files of the scan and of each copy.
     """
     stems = stems_of(stem, MOST_IMITATIONS)
     for name in map("{}.json".format, stems):

@@ -67,10 +67,11 @@ def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
 
 
 def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
-    """Register a brain to the MNI152 template with twelve degrees of freedom.
+    """Find the affine map with twelve degrees of freedom from the MNI152 template to a brain.
 
-    The metric is the mutual information (Mattes et al. 2003) of the brain and its margin, sampled
-    with a fixed seed. The best of three starts in pitch is refined.
+    The map is found by the mutual information (Mattes et al. 2003) of scan and template within the
+    template's brain and 12 mm around (`MASK_MARGIN_MM`), in voxels sampled with a fixed seed. The
+    best of three starts in pitch is refined.
 
     Parameters
     ----------
@@ -78,6 +79,12 @@ def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
         Intensities, and the mask of the brain.
     affine : array (4, 4)
         Map from voxels to RAS millimetres.
+
+    Returns
+    -------
+    Registration
+        Map from millimetres of the template to millimetres of the scan, with the metric. The image
+        itself is not resampled: see `resample_to_grid`.
     """
     fixed, brain = _template()
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)

@@ -78,9 +78,11 @@ def prepare_scan(
 ) -> ScanOutcome:
     """Prepare one scan, unless prepared before; return the scan's measures or a problem.
 
-    The results are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and ``{stem}.json`` in `folder`;
-    tables in the folder above it are removed before an image is replaced. Paths in the record start
-    from `root`.
+    `source` is the file of the scan, and `mask_path` the file of its brain mask, or "". The results
+    are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and the record ``{stem}.json`` in `folder`,
+    with paths that start from `root`. When images are written, and not for a scan that was prepared
+    before, ``participants.tsv``, ``imitations.tsv`` and ``quality.tsv`` in the folder above
+    `folder` are removed first.
     """
     out = Path(folder)
     try:
@@ -100,10 +102,12 @@ def prepare_scan(
 
 
 def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
-    """Write imitated acquisitions of a prepared brain to the folder `out`, unless written before.
+    """Write randomly changed copies of a prepared brain to the folder `out`, unless written before.
 
-    Each of the acquisitions, `options.imitations` in number, has a brain image, tissue maps and a
-    record.
+    The copies imitate acquisitions of the same brain at other scanners (`_imitations`),
+    ``options.imitations`` in number. Each has a brain image, tissue maps unless ``options.tissue``
+    is off, and a ``.json`` file that records from which brain, by which options and code they were
+    made.
     """
     if not options.imitations:
         return
@@ -247,8 +251,9 @@ def _replace(
 ) -> None:
     """Write a scan's images anew, so that a kill leaves no image with a wrong ``{stem}.json``.
 
-    Tables of the folder above `out` and the JSON file are removed first, and the JSON file is
-    written last.
+    The tables ``participants.tsv``, ``imitations.tsv`` and ``quality.tsv`` of the folder above
+    `out`, the JSON file and the earlier images are removed first, and the JSON file is written
+    last.
     """
     for name in TABLES:
         (out.parent / name).unlink(missing_ok=True)
@@ -273,12 +278,13 @@ def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
 
 @cache
 def _imitations(spacing_mm: float) -> TwoViews:
-    """Return random views that imitate acquisitions of a brain at other scanners.
+    """Return a `TwoViews`, whose method `view` changes a brain as if acquired at another scanner.
 
-    A view has another registration (size and position), contrast, bias field, sharpness, noise and
-    brain extraction. The ranges cover the differences between sites of three collections: the ratio
-    of white to grey matter is 1.3 to 1.5, the brain's size in the template's space differs by 5 %
-    of its volume's third root, and the rim of fluid that an extraction leaves is up to 6 mm deep.
+    Each number of a view gives another random change of registration (size and position), contrast,
+    bias field, sharpness, noise and brain extraction. `spacing_mm` is the voxel size of the brain.
+    The ranges cover the differences between sites of three collections: the ratio of white to grey
+    matter is 1.3 to 1.5, the brain's size in the template's space differs by 5 % of its volume's
+    third root, and the rim of fluid that an extraction leaves is up to 6 mm deep.
     """
     rim = _voxels(0.5, spacing_mm)
     settings = AugmentSettings(

@@ -66,10 +66,12 @@ def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
 
 
 def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) -> TissueMaps:
-    """Segment a brain in MNI space by expectation-maximisation with priors and a bias field.
+    """Segment a brain in MNI space; return probabilities and mean intensities of three tissues.
 
-    Each tissue is one Gaussian of the intensity; the bias field is a polynomial of the position,
-    fitted to the logarithm of the image over the tissues' prediction (Van Leemput et al. 1999).
+    Segmentation is by expectation-maximisation with priors. Each tissue is one Gaussian of the
+    intensity. The intensities are divided by a bias field, which is not returned: a polynomial of
+    the position, fitted to the logarithm of the image over the tissues' prediction (Van Leemput et
+    al. 1999).
 
     Parameters
     ----------
@@ -79,6 +81,12 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
         Mask of the brain.
     priors : array (3, D, H, W)
         Probabilities of fluid, grey and white matter (`tissue_priors`).
+
+    Returns
+    -------
+    TissueMaps
+        Probability of grey matter, white matter and fluid at each voxel, 0 outside the mask, and
+        the mean intensity of each tissue.
     """
     values = voxels[mask].astype(np.float64)
     values /= np.median(values)

@@ -250,7 +250,8 @@ def compute_metrics(
 def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
     """Return the names of the metrics of a kind of target, in the order of ``evaluation.json``.
 
-    `n_classes` is the number of the target's classes, for metrics that need many.
+    `n_classes` is the number of the target's classes: with five classes (`TOP`) or fewer,
+    ``top5_accuracy`` is left out, which would always be 1.
     """
     return tuple(name for name in METRICS[kind] if name != "top5_accuracy" or n_classes > TOP)
 
@@ -284,7 +285,11 @@ def decide(
 
 
 def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> str | None:
-    """Return why some metrics are undefined for the true values `truth`; None if none is."""
+    """Return as text why the true values `truth` leave some metrics undefined; None if they do not.
+
+    A reason is that there is a single scan, or that numbers do not vary, or that all scans are of
+    one class. Predictions are not looked at.
+    """
     if kind == "continuous":
         if len(truth) < 2:
             return "one scan: R², correlations and slopes need two"
@@ -305,9 +310,11 @@ def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> st
 
 
 def explain_value(name: str, reason: str | None) -> str:
-    """Return why a metric is undefined: `reason` if there is one, or a reason of this metric alone.
+    """Return the text `reason`, or, if that is None, why predictions leave a metric undefined.
 
-    `reason` is the result of `explain_undefined`.
+    The function is only for a metric that is undefined: a text is returned in any case. `name` is
+    the metric. `reason` is the result of `explain_undefined`: why the true values leave metrics
+    undefined, None if they do not.
     """
     if reason is not None:
         return reason

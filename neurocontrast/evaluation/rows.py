@@ -367,9 +367,12 @@ def _is_decimal(cell: str) -> bool:
 def draw_subjects(
     subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int
 ) -> tuple[npt.NDArray[np.intp], str | None]:
-    """Draw whole subjects with at most `n_scans` rows; return the rows, and a note on the draw.
+    """Draw subjects at random, for `n_scans` rows in all at most; return their rows, and a note.
 
-    The note is None if no scan is left out.
+    `subjects` has the subject of each row. Every row of a drawn subject is returned, and at least
+    one subject is drawn, also one with more than `n_scans` rows. With no more than `n_scans` rows
+    to draw from, all are returned, and the note is None; else the note gives the number of rows
+    drawn.
     """
     if len(subjects) <= n_scans:
         return np.arange(len(subjects)), None

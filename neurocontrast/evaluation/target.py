@@ -187,7 +187,11 @@ def encode_target(
 
 
 def choose_positive(classes: tuple[str, ...] | list[str]) -> str:
-    """Return the class of two that is no control by name, or else the last by alphabet."""
+    """Return the positive one of two classes: the class whose name is not in `CONTROL_NAMES`.
+
+    `CONTROL_NAMES` holds names of controls, such as ``healthy``. If both classes or neither have
+    such a name, the class whose name is last by alphabet is returned.
+    """
     others = [name for name in classes if not _is_control(name)]
     if len(others) == 1:
         return others[0]
@@ -240,9 +244,10 @@ def _categorical(
 ) -> Target:
     """Return a target of classes; refuse a single class, too many, and unusable class names.
 
-    `texts` has the class, and `subjects` the subject, of each scan. Names of two classes must
-    differ in more than case, accents, spaces, hyphens or zeros (image sets excepted), and no
-    class may be called like a column of ``cohort.tsv``.
+    `texts` has the class, and `subjects` the subject, of each scan. No class may be called like a
+    column of ``cohort.tsv``. Names of any two classes must differ in more than case, accents,
+    spaces, hyphens or zeros. This is not checked if `max_classes` is not `MAX_CLASSES`, as where a
+    column of the table names the test rows: image sets have classes that differ in case alone.
     """
     classes = sorted(set(texts))
     if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone

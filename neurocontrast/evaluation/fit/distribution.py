@@ -53,11 +53,14 @@ class DistributionError(ValueError):
 class TrainingDistribution:
     """Centres, spread and usual distances of training scans; nothing of a single person.
 
-    `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a
-    feature that does not vary there. `axes` (p, k) and `variances` (k,) are of the principal axes
-    of the scaled features within sites, `remainder` of every direction orthogonal to the axes.
-    `usual` (n sites, 201) holds the distances of training scans at percentiles 0, 0.5 … 100, in the
-    same row for every site; probes of earlier versions have a row of each site's distances.
+    `centres` (n sites, p) holds the mean features of each site in `sites`. `scale` (p,) is the
+    standard deviation of each feature within sites, infinite for a feature that does not vary
+    there. The columns of `axes` (p, k) are the principal axes of the scaled features within sites,
+    `variances` (k,) are the variances along the axes, and `remainder` is the variance along every
+    direction orthogonal to the axes. `usual` (n sites, 201) holds the distances of training scans
+    at percentiles 0, 0.5 … 100: percentiles over the scans of all sites, so that all rows are
+    identical. In probes stored by earlier versions each row has the percentiles of one site's
+    scans.
     """
 
     sites: tuple[str, ...]
@@ -114,8 +117,11 @@ def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
 class Reference:
     """Distribution of the scans that a probe is fitted on, and each scan's Mahalanobis distance.
 
-    `rows` (n,) are the scans' rows in the plan. A scan's entry in `distances` (n,) is the distance
-    from the nearest training site's mean, by a distribution that was learned from other subjects.
+    `distribution` is learned from all scans `rows`, given as rows (n,) of the plan's table. New
+    scans are measured by `distribution`. The distances (n,) of the scans `rows` themselves are
+    cross-fitted: subjects are in five parts, and a scan's entry in `distances` is the distance from
+    the nearest site's mean in a second distribution, learned from the four parts without the scan's
+    subject.
     """
 
     distribution: TrainingDistribution
@@ -125,9 +131,10 @@ class Reference:
     def score(self, plan: Plan, rows: Rows) -> Floats:
         """Return a distance and its percentile (n, 2) for each scan of `rows`, rows of the plan.
 
-        Distances are from the nearest training site's mean, and percentiles are among the distances
-        of the scans that the probe is fitted on. For a row that the distribution was learned from,
-        the distance in `distances` is returned.
+        Distances are Mahalanobis distances from the nearest training site's mean. They are measured
+        in `distribution`, except for scans that `distribution` was learned from: such a scan gets
+        its cross-fitted distance, kept in the attribute `distances`. The percentile of any scan is
+        among the cross-fitted distances.
         """
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
@@ -140,9 +147,9 @@ class Reference:
     def score_held_out(self, plan: Plan, split: Split) -> Floats:
         """Return a distance and its percentile (n, 2) for each test row of a split.
 
-        The distance is from the nearest site's mean in a distribution that is learned anew from the
-        split's training rows, as far as `rows` holds them. The percentile is among the training
-        rows' distances.
+        The distance is from the nearest site's mean in a distribution that is learned anew, from
+        the split's training rows that are in the attribute `rows` too. The percentile is among the
+        distances of the same training rows.
         """
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = plan.design_of_distances()(split.train, split.test)
@@ -193,10 +200,13 @@ def fit_distribution(
 ) -> tuple[TrainingDistribution, Floats]:
     """Return the distribution of training scans, and each scan's distance (n,).
 
-    `x` has the features (n, p) of the training scans. Subjects are put into five parts, and a
-    scan's distance is measured by a distribution learned from the four parts without its subject.
-    If `distances` were measured before, they are returned, and no scan is measured again; `n_axes`
-    is the number of axes along which they were measured.
+    `x` has the features (n, p) of the training scans, `sites` and `subjects` have an entry for each
+    scan. The returned distribution is learned from all scans. The returned distances are from the
+    nearest site's mean: subjects are put into five parts, and a scan's distance is measured by a
+    second distribution, learned from the four parts without the scan's subject. If `distances` were
+    measured before, they are returned, and no scan is measured again; `n_axes` is the number of
+    axes along which they were measured. Too few subjects, or features that do not vary within
+    sites, raise a `DistributionError`.
     """
     n_subjects = len(set(subjects))
     if n_subjects < MIN_SUBJECTS:

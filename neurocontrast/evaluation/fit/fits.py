@@ -56,9 +56,12 @@ def _fit_final(
 ) -> FittedProbe | None:
     """Return the probe fitted to all scans of a plan; None if `Plan.why_not_stored` has a reason.
 
-    The probe is for ``probe.json``, which the caller writes. If a column names train and test rows,
-    the penalty, and the weight of the network's features beside linear components, are those of the
-    fit in the one split, which `embedding` holds.
+    The probe is for ``probe.json``, which the caller writes. `embedding` holds the out-of-fold
+    predictions of the embedding's model. If a column names train and test rows, there is one split,
+    and the penalty is not chosen anew: the penalty, and the share of the network's features (beside
+    linear components) in the total variance, are the ones that were chosen for the predictions in
+    `embedding`. If `reference` is a `Reference`, its distribution of the training scans is kept in
+    the probe.
     """
     if plan.why_not_stored is not None:
         return None

@@ -243,11 +243,12 @@ def tradeoff_table(
 ) -> pd.DataFrame:
     """Tabulate how well evaluations predict the site, and the target at known and unseen sites.
 
-    `models` has a row for each evaluation: the name under which it is in `evaluations`, one metric,
-    and value and interval. The table has a row for each of them. A site is unseen if the probe was
-    not fitted on scans of the site. If an evaluation holds sites out, its value in `models` is of
-    unseen sites. The table has no rows if none of the evaluations has any of three numbers: how
-    well the site is predicted, the metric at unseen sites, scans outside the training distribution.
+    `models` has a row for each evaluation: the evaluation's key in `evaluations` (``model``), the
+    name of one metric, the same in all rows, and the metric's value and interval. The returned
+    table has a row for each evaluation. A site is unseen if the probe was not fitted on scans of
+    the site. If an evaluation holds sites out, its value in `models` is of unseen sites. The table
+    has no rows if none of the evaluations has any of three numbers: how well the site is predicted,
+    the metric at unseen sites, the number of scans outside the training distribution.
     """
     rows = []
     for row in models.to_dict("records"):
@@ -262,10 +263,14 @@ def _tradeoff_row(
 ) -> dict[Hashable, Any]:
     """Return a row of `tradeoff_table`: an evaluation's metric, with columns from the evaluation.
 
-    `row` holds the evaluation's name (``model``), a metric, and value and interval. Added are how
-    well the site is predicted; the metric of the target at known or at unseen sites, and of a
-    constant prediction of the target at unseen sites; and the number of scans outside the training
-    distribution.
+    `row` is a row of the table of metrics: the name of the evaluation (``model``), the name of a
+    metric of the target (``metric``), its value and the ends of its interval. A site is known if
+    the probe was trained on scans of the site, and unseen if not. All columns of `row` are kept,
+    and these are added: ``site_…``, how well the site is predicted from the features; ``unseen``,
+    ``unseen_low`` and ``unseen_high`` with the value of `row` if all tested sites are unseen, or
+    else ``known``, ``known_low`` and ``known_high`` with the metric at known sites; ``constant``,
+    the same metric of a constant prediction at unseen sites; ``n`` and ``n_outside``, the number of
+    scans and of scans outside the training distribution.
     """
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()

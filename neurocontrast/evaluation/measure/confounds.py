@@ -416,10 +416,13 @@ def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
 
 
 def _look_at(plan: Plan, readings: pd.DataFrame) -> list[Notice]:
-    """Return a warning if the site can be told from the features, as a list.
+    """Return one warning if the site can be told from the features; an empty list if not.
 
-    `readings` is the table ``confounds.tsv``, and `STRONG_SHARE` sets the limit. If site and target
-    are associated as well, another warning says so.
+    The table ``confounds.tsv``, `readings`, has the balanced accuracy of predicting the site of all
+    scans. A warning is given if the accuracy is at least chance + `STRONG_SHARE` × (1 − chance). If
+    the classes of the target are also associated with the site (Cramér's V above
+    `SITE_ASSOCIATION`), the one warning says both. The list is empty as well if the site was not
+    predicted.
     """
     site = site_reading(readings)
     if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):

@@ -156,9 +156,11 @@ def _why_skipped(plan: Plan, rows: Rows) -> str | None:
 
 
 def _why_untrainable(plan: Plan, split: Split) -> str | None:
-    """Return why the training scans of a `split` cannot teach the target; None if they can.
+    """Return why no model can be fitted to the training scans of a `split`; None if one can.
 
-    The training scans are of all sites but the sites that the split leaves out.
+    The training scans are of all sites but the sites that the split leaves out. A continuous target
+    must vary among the training scans. Of a target of two classes, each class needs two subjects
+    among the training scans; of more classes, each class among the scans of the sites left out.
     """
     target = plan.target
     n = len(split.train)
@@ -185,11 +187,14 @@ def _listed(skipped: Sequence[SkippedSite]) -> str:
 
 
 def measure_new_sites(inputs: Inputs) -> Measurement:
-    """Predict each site's scans by models fitted without the site; compare with the plan's splits.
+    """Measure models at sites that they were not fitted on, and the change from known sites.
 
-    Returned are the section `NewSite` of ``evaluation.json``, the table ``new_sites.tsv`` and
-    warnings. If no site can be left out, the section is None, and ``new_site_note`` in
-    ``evaluation.json`` has the reason.
+    Models are fitted anew in folds that leave out one site, or a group of sites, and predict the
+    scans of the sites left out. For the same scans, metrics of the new predictions are compared
+    with metrics of the predictions in the plan's own splits, where the models were fitted on other
+    scans of the site. Returned are the section `NewSite` of ``evaluation.json``, the table
+    ``new_sites.tsv`` and warnings. If no site can be left out, the section is None, and
+    ``new_site_note`` in ``evaluation.json`` has the reason.
     """
     plan = inputs.plan
     left_out = plan_sites_left_out(plan)
@@ -223,10 +228,11 @@ def _predict(
 ) -> tuple[Predictions, Predictions]:
     """Return predictions at known sites, and predictions at sites that are left out.
 
-    Each of the two is name of a model → predictions, for the embedding, the covariates and a
-    constant. Those at known sites are taken from `predictions`, made in the plan's splits, where
-    other scans of the site were trained on. For the second, the models are fitted here in folds
-    that leave out sites.
+    Each of the two is name of a model → predictions, for the embedding, the covariates
+    (``baseline``) and a constant. Predictions at known sites are those in `predictions`, made in
+    the plan's splits, where the models were fitted on other scans of the site; only the constant's
+    are made here. For predictions at sites that are left out, all three models are fitted here in
+    the splits of `left_out`, without the site.
     """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True

@@ -78,8 +78,10 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
 def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
     """Return the p-value of a metric's differences between two models over folds.
 
-    `differences` has a row for each row of `folds`, the table ``folds.tsv``. None for fewer than
-    two folds, and where folds hold sites out, since sites are not drawn.
+    `differences` has one metric's difference in each fold, in the rows of `folds`, the table
+    ``folds.tsv``. The test (`corrected_resampled_t`) takes the folds for random draws of the scans.
+    None is returned where a fold holds out a site, since such a fold is no random draw; for fewer
+    than two folds; and where differences have no spread to be tested by.
     """
     defined = differences.astype(float).dropna()
     if len(defined) < 2 or folds["held_out_site"].notna().any():
@@ -216,11 +218,12 @@ def permuted_labels(
     n_permutations: int,
     seed: int,
 ) -> Labels:
-    """Exchange labels between subjects whose scans have equal `places`; return all permutations.
+    """Return `n_permutations` random permutations of labels between subjects with equal `places`.
 
-    `places` has a text for each scan: its site, or its site and fold if folds are kept. `target`
-    holds the observed labels. Each column of the result (n, n_permutations) has the labels of
-    the n scans in one permutation.
+    `places` has a text for each scan: its site, or its site and fold if folds are kept. Labels are
+    exchanged between subjects who have the same number of scans, at the same places. `target` holds
+    the observed labels. Each column of the result (n, n_permutations) has the labels of the n scans
+    in one permutation, drawn with a generator that is derived from `seed` and the column's number.
     """
     rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
     people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")

@@ -162,8 +162,11 @@ def calibration_table(
 ) -> pd.DataFrame:
     """Tabulate mean prediction and observed share of each model in bins of probability.
 
-    A row is of one model, class and bin, of a binary target only the positive class. The interval
-    of the observed share (`wilson_interval`) counts subjects.
+    A row is of one model, class and bin, of a binary target only the positive class. A bin holds
+    tested scans with neighbouring probabilities; column ``n`` is their number. The ends of the
+    interval of the observed share, ``observed_low`` and ``observed_high``, are of
+    `wilson_interval`, with the number of subjects in the bin as the number of independent draws:
+    several scans of a subject are not independent.
     """
     rows = []
     for model, of_model in predictions.items():

@@ -50,8 +50,10 @@ class Resamples:
         """Return the resamples of a metric that is a function of this metric and another.
 
         `function`, such as a ratio, takes arrays of both metrics' values and returns the new
-        values. It is applied to the values of all scans, of each jackknife sample and of each
-        bootstrap resample, which must be the same for both metrics.
+        values. It is applied to the two metrics' values of all scans, to their values in each
+        jackknife sample, and to their values in each bootstrap resample. Both metrics must
+        therefore have been computed on the same jackknife samples and bootstrap resamples, in the
+        same order.
         """
         value = float(function(np.array(self.value), np.array(other.value)))
         return Resamples(

@@ -83,7 +83,14 @@ def plan_external(
     info: EmbeddingsInfo | None = None,
     training_info: EmbeddingsInfo | None = None,
 ) -> External:
-    """Check external scans against an evaluation's plan, and plan the test of the plan's probe.
+    """Check external scans against a plan, and return the plan of a test on the external scans.
+
+    The returned `External` holds a plan of training and external scans together, in which models
+    are fitted to the training scans of `plan` and predict the external ones, and warnings. Refused
+    with an error are features of other encoders than the plan's; values of covariates that cannot
+    be read as in training; and, unless ``allow_overlap`` is set, people whom the probe was fitted
+    on or who were in pretraining, and one image under the names of two subjects. Where a column
+    names the test rows, a few copies of images are allowed.
 
     Parameters
     ----------

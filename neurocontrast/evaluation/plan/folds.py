@@ -52,9 +52,12 @@ def check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Split]:
     """Return the splits of the evaluated scans that the settings or the user's splitter ask for.
 
-    The first source that is given counts: a column of train, validation and test; a file of folds;
-    the splitter `cv`; sites to hold out; or random folds with the same shares of classes and sites.
-    Splits with a subject on both sides, or that cannot teach the target, are refused.
+    The first that is given counts: a column of train, validation and test; a file of folds; the
+    splitter `cv`; sites to hold out; or random folds with the same shares of classes and sites.
+    `check_splits` refuses a split with a subject on both sides, and training rows in which a
+    continuous target does not vary, that have fewer than two classes, or one subject of a class.
+    `check_fixed` does so for a column: it refuses a subject in two parts, a single class or number
+    in train or in test, and a class of validation or test that train lacks.
     """
     table = scans.table
     target = scans.target

@@ -86,10 +86,12 @@ def check_overlap(
     allow_overlap: bool = False,
     allowed_copies: float = 0.0,
 ) -> Overlap:
-    """Find subjects who were in the pretraining cohort; refuse them unless they are allowed.
+    """Return evaluated subjects who were in pretraining; raise an error unless they are allowed.
 
-    They are found by their identifiers, and by the content of their scans under another name; all
-    scans of such a subject count.
+    Subjects are found by their identifiers, and by the content of their scans under another name.
+    The returned `Overlap` holds the names of the subjects found, none if nobody is; how subjects
+    were looked for; and warnings, one of them about allowed subjects. Subjects who are not allowed
+    raise a `LeakageError`.
 
     Parameters
     ----------
@@ -126,11 +128,13 @@ def check_overlap(
 def _look_at_comparison(
     info: EmbeddingsInfo, people: Recognised, *, n_subjects: int
 ) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return how people of pretraining were looked for, and warnings.
+    """Return a tuple of the ways in which people of pretraining were looked for, and warnings.
 
-    A warning is given if they could not be looked for by the content of all scans. The tuple is
-    empty if the embeddings do not name people of pretraining, or else holds ``identifiers`` and, if
-    contents were compared too, ``contents``.
+    The first returned value, the tuple, is empty if the description of the embeddings, `info`, does
+    not list the people of pretraining; it is ``("identifiers",)``, or, if the contents of all scans
+    were compared too, ``("identifiers", "contents")``. The second is a list of one warning if the
+    people are not listed, or if scans of some of the `n_subjects` evaluated subjects could not be
+    compared by content. `people` is the result of the comparison.
     """
     if info.pretraining_unknown:
         who = f"Of the joined embeddings, {one_of(info.pretraining_unknown)} does"

@@ -1,4 +1,8 @@
-"""Warn before fitting of small classes, of sites, and of columns that go with the target."""
+"""Give warnings about a cohort and its folds, before the first model is fitted.
+
+Warnings are about small classes; scans without a site, small sites, and sites spelled in two ways;
+folds that lack a class; and site, age or sex associated with the target.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -41,9 +45,10 @@ _N_UNLIKE_SHOWN = 3
 def look_at_cohort(
     table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int
 ) -> list[Notice]:
-    """Return warnings about class sizes, sites, folds, and columns that go with the target.
+    """Return warnings about class sizes, sites, folds, and columns associated with the target.
 
-    The columns are site, age and sex. Sites with fewer subjects than `min_site_n` count as small.
+    The columns are site, and, for a target of classes, age and sex. `table` has a row for each
+    scan, in the order of `target`. A site with fewer subjects than `min_site_n` is called small.
     """
     first = np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
     people = table.iloc[first]
@@ -248,7 +253,9 @@ def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[
 def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
     """Return text of the three sites whose target is least like the whole cohort's.
 
-    A value is a mean, or the share of a class. `values` and `sites` have an entry for each subject.
+    `values` has the target and `sites` the site of each subject. For numbers, the text gives the
+    mean target at each of the sites and in the whole cohort; for classes, the share of one class,
+    that whose share at a site differs most from its share in the cohort.
     """
     if target.kind == "continuous":
         return _unlike_means(pd.Series(values.astype(float)), sites)
@@ -258,8 +265,8 @@ def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
 def _unlike_means(values: pd.Series, sites: Texts) -> str:
     """Return text of the three sites whose mean target is farthest from the whole cohort's.
 
-    The text has these sites' means of the target, and the mean of the cohort. `values` has the
-    target and `sites` the site of each subject.
+    The text gives the mean target at each of the three sites, and in the whole cohort. `values` has
+    the target and `sites` the site of each subject.
     """
     overall = values.mean()
     means = values.groupby(sites).mean()
@@ -272,7 +279,9 @@ def _unlike_means(values: pd.Series, sites: Texts) -> str:
 def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
     """Return text of the class whose share at a site is farthest from the whole cohort's.
 
-    The text has the shares of this class at the most unlike sites, and in the whole cohort.
+    The text has the share of this class at each of the three sites where it is farthest from the
+    cohort's, and in the whole cohort. `values` has the code of the class and `sites` the site of
+    each subject.
     """
     members = pd.DataFrame(np.eye(len(target.classes))[values.astype(int)])
     overall = members.mean()

@@ -161,15 +161,19 @@ class Plan:
         return " or ".join(map(str, sorted(sizes)))
 
     def with_model(self, model: Model) -> Plan:
-        """Return the plan with a model added, in place of any model of the same name."""
+        """Return a copy of the plan with a model added, in place of any model of the same name.
+
+        The model's warnings are added to the plan's.
+        """
         models = {earlier.name: earlier for earlier in self.models}
         models[model.name] = model
         return replace(self, models=tuple(models.values())).with_notices(model.notices)
 
     def with_outcome(self, outcome: Model | Notice | None) -> Plan:
-        """Return the plan with a model added, with a warning added, or unchanged for None.
+        """Return a copy of the plan with a model or a warning added, or for None the plan itself.
 
-        `outcome` is the return value of a function such as those in `MODELS`.
+        `outcome`, the model, the warning or None, is the return value of a function such as those
+        in `MODELS`.
         """
         if isinstance(outcome, Notice):
             return self.with_notices([outcome])
@@ -183,7 +187,11 @@ class Plan:
         return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
 
     def describe(self, model: Model) -> EstimatorSection:
-        """Return the section ``probe`` of ``evaluation.json`` for a model: name and expression."""
+        """Return the section ``probe`` of ``evaluation.json``, which describes a model's estimator.
+
+        The section holds the estimator's name and an expression: Python for the fit in
+        scikit-learn, or words for a model that was fitted elsewhere.
+        """
         n_train = max(len(split.train) for split in self.splits)
         return model.describe(self.target, self.settings, n_train=n_train)
 
@@ -201,11 +209,11 @@ class Plan:
         return str(described.title or described.name)
 
     def with_external(self, external: External) -> Plan:
-        """Return the plan with a test set of other people."""
+        """Return a copy of the plan with the test set of other people `external`."""
         return replace(self, external=external)
 
     def with_notices(self, notices: Iterable[Notice]) -> Plan:
-        """Return the plan with warnings added."""
+        """Return a copy of the plan with the warnings `notices` added to its own."""
         return replace(self, notices=[*self.notices, *notices])
 
     def text(self) -> str:

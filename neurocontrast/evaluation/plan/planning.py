@@ -151,7 +151,12 @@ def _with_kind_of_scores(target: Target, estimator: BaseEstimator | None) -> Tar
 
 
 def _look_at(scans: Scans, splits: list[Split], settings: EvaluationSettings) -> list[Notice]:
-    """Return warnings about cohort, folds, missing targets and the size of the table."""
+    """Return warnings about the evaluated scans, folds, missing targets, and numbers of scans.
+
+    `scans` are the scans that take part, with their target, and `splits` the folds. The warning on
+    numbers says that a fold trains on more scans than the setting `large_table`. If a column names
+    the test rows, warnings of scans without a site, or in no test fold, are left out.
+    """
     table = scans.table
     target = scans.target
     notices = [

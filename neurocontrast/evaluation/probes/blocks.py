@@ -25,9 +25,11 @@ from neurocontrast.evaluation.rows import Floats, Rows
 
 
 class WeighableRows(Protocol):
-    """Training and test rows of several blocks of features, standardised, without weights yet.
+    """Standardised training and test rows, whose blocks of features can still be scaled.
 
-    A block is a group of feature columns, such as a network's features.
+    A block is a group of feature columns, such as a network's features. Features are standardised
+    one by one; the method `divided` then divides the features of each block by a number of the
+    block, by which the block gets its share of the total variance.
     """
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:

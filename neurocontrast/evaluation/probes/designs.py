@@ -99,9 +99,10 @@ class FeatureDesign:
 
 @dataclass(frozen=True, eq=False)
 class PairDesign:
-    """Features without an encoder, such as regional measures, and the embedding side by side.
+    """Features that no encoder makes, such as regional measures, and the embedding side by side.
 
-    `weight` is the share of the features without an encoder in the total variance.
+    `first` gives the features that no encoder makes, and `embedding` those of the embedding.
+    `weight` is the share of the features of `first` in the total variance.
     """
 
     first: Design
@@ -109,9 +110,10 @@ class PairDesign:
     weight: float | None = None
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return two matrices, of training rows and of test rows.
+        """Return two matrices of features, of training rows and of test rows.
 
-        Each has the features without an encoder first, and then the features of the embedding.
+        Each has the features of `first` in its first columns, such as regional measures, and the
+        features of the embedding after them.
         """
         first_train, first_test = self.first(train, test)
         own_train, own_test = self.embedding(train, test)
@@ -232,9 +234,9 @@ def block_divisors(weights: Sequence[float], n_varying: Sequence[int]) -> list[f
 def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler:
     """Return the scaler of a design, which gives each block its share of the total variance.
 
-    The scaler is not fitted. `n_columns` is the number of columns of the design's matrix. Only a
-    `PairDesign` needs it: without it, its scaler has the blocks' weights but not their sizes, is
-    good for a description by ``repr``, and cannot be fitted.
+    The scaler is not fitted yet. `n_columns` is the number of columns of the design's matrices, and
+    is read only for a `PairDesign`. If the number is None, the scaler of a `PairDesign` has the
+    blocks' weights without their sizes: such a scaler can be described by ``repr``, not fitted.
     """
     if isinstance(design, PairDesign):
         return _scaler_of_pair(design, n_columns)
@@ -246,10 +248,11 @@ def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler
 
 
 def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
-    """Return the scaler of features without an encoder beside the embedding (`PairDesign`).
+    """Return the scaler of a `PairDesign`: features such as regional measures, and the embedding.
 
-    The features without an encoder get the share `weight` of the total variance, the design's own
-    or 0.5. The embedding gets 1 − `weight`, in equal parts for its blocks of columns.
+    The first features get the share `weight` of the total variance, the design's own or 0.5. The
+    embedding gets 1 − `weight`, in equal parts for its blocks of columns. Without `n_columns`, the
+    number of all columns, the scaler has no sizes and cannot be fitted.
     """
     n_own = design.embedding.features.shape[1]
     sizes = design.embedding.sizes or (n_own,)
@@ -303,9 +306,12 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return a network's columns and linear components as two blocks; empty without components.
+    """Return two `Block` entries for the columns of a network and of linear components beside it.
 
-    `info` describes the embedding, and `n_features` is the number of its columns.
+    A `Block` has a name (``network`` or ``components``), a number of columns, and the encoder's
+    digest; the network's columns come first in the embedding. The tuple is empty if the encoder
+    keeps no linear components. `info` describes the embedding, and `n_features` is the number of
+    its columns.
     """
     beside = info.run.beside
     if beside is None or not info.of_network:
@@ -349,7 +355,11 @@ def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, para
 
 
 def _listed(blocks: Sequence[Block]) -> str:
-    """List blocks with names, numbers of features and encoders, for a message."""
+    """Return one text that lists blocks of feature columns, for a message.
+
+    For each block the text has its name, its number of features, and the digest of the encoder that
+    the block is from, if known. Without blocks, the text says that the features are of one encoder.
+    """
     texts = [
         f"{block.name} ({block.n_features} "
         f"features{'' if block.encoder is None else f', {block.encoder[:12]}…'})"

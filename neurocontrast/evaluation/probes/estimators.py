@@ -106,10 +106,11 @@ def fit_built_in(
 
 @contextmanager
 def _counting() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect warnings of solvers that stopped early, and drop all other warnings.
+    """Yield a list of the warnings of solvers that stop early, and drop all other warnings.
 
-    The list is filled when the context ends. scikit-learn's checks of parameters and features, at
-    each of thousands of fits, are switched off: both have been checked before.
+    The yielded list is empty at first; warnings raised in the context are put into it when the
+    context ends. In the context, scikit-learn's checks of parameters and features, at each of
+    thousands of fits, are switched off: both have been checked before.
     """
     stopped: list[warnings.WarningMessage] = []
     checked = config_context(assume_finite=True, skip_parameter_validation=True)

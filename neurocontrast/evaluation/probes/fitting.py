@@ -92,7 +92,8 @@ def fit_probe(
     Prediction
         Scores and decisions of the test rows.
     FittedModel or None
-        The fitted model; None where training holds one class, whose share is predicted.
+        The fitted model; None if all training rows are of one class. Nothing is fitted then, and
+        the class is predicted for every test row with probability 1.
     """
     settings = context.settings
     train = split.train
@@ -203,10 +204,14 @@ def average_members(
 def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return decisions from scores, and for two classes the threshold of a positive decision.
+    """Return the class decided on for each score, and for two classes the threshold.
 
-    With the setting ``threshold=prevalence``, the threshold is the positive share of the training
-    rows `train`.
+    Of two classes, a row is decided to be positive if its score, a probability, is at least the
+    threshold: 0.5 for the setting ``threshold=half``, the share of the positive class in the
+    training rows `train` for ``threshold=prevalence``, or the number that is set. Of more classes,
+    the likeliest is chosen, or with ``threshold=prevalence`` the class with the largest ratio of
+    probability to share in `train`. For a continuous target all decisions are 0. Except for two
+    classes, the threshold is None.
     """
     by_share = settings.threshold == "prevalence" and target.kind != "continuous"
     shares = _shares(target, train) if by_share else None

@@ -29,7 +29,10 @@ class Member(NamedTuple):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Blocks of columns, network and linear components; empty without components."""
+        """Two `Block` entries: columns of the network, and of linear components.
+
+        Empty for an encoder that keeps no linear components beside its network.
+        """
         if not self.n_components:
             return ()
         return (
@@ -119,7 +122,13 @@ def has_network(member: Member) -> bool:
 def check_same_members(
     expected: Sequence[Member], found: Sequence[Member], *, parameter: str
 ) -> None:
-    """Refuse features of other encoders of a run than the probe was fitted to."""
+    """Refuse features of other encoders than the probe was fitted to, or in another order.
+
+    `expected` lists the encoders of the run (members) to whose features the probe was fitted, and
+    `found` the encoders of the features to predict from; both are empty for runs of one encoder.
+    The lists must agree in digests and numbers of columns. `parameter` begins the message of the
+    error.
+    """
     if list(map(itemgetter(slice(1, None)), expected)) == list(
         map(itemgetter(slice(1, None)), found)
     ):

@@ -45,7 +45,12 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     """Setting of every subclass for levels that `fit` has not seen: "error" or "ignore"."""
 
     def side_columns(self) -> tuple[Column, ...]:
-        """Return names of the side columns, which parameters name, such as site and covariates."""
+        """Return names or positions of the columns that are no features, such as site and age.
+
+        Such columns are called side columns. They are the values of the transformer's parameters
+        listed in `side_parameters`: ``Residualiser(covariates=["age"])`` has the side column
+        ``age``.
+        """
         columns: list[Column] = []
         for parameter in self.side_parameters:
             named = getattr(self, parameter)

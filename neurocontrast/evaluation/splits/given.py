@@ -361,7 +361,7 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
 
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
-    """Refuse a split by column whose parts share a subject, or that cannot teach the target.
+    """Refuse a split by column whose parts share a subject, or whose train or test lacks classes.
 
     Train and test need two classes, or two numbers; train needs every class of validation and test.
     """

@@ -156,7 +156,12 @@ def site_inner_folds(
 def _teachable(
     target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]
 ) -> list[tuple[Rows, Rows]]:
-    """Return `pairs` whose rows to fit have every class in `train`, or two different numbers."""
+    """Return the inner folds in `pairs` on whose rows to fit a probe can learn the target.
+
+    A pair has rows to fit, and rows to try a penalty on. It is kept if its rows to fit have a scan
+    of every class that occurs in the training rows `train`; for a continuous target, if they have
+    two different values.
+    """
     needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 

@@ -353,9 +353,13 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
-    """Return `groups` and `sites`; a single column of `groups` is read as sites.
+    """Return subjects and sites of `LeaveSiteOut`, also where `groups` is a lone column of sites.
 
-    Each row is then a subject of its own. A column of subjects is refused.
+    If `sites` is None and `groups` is one column, the column is returned as the second value, the
+    sites, and a number for each row as the first: each row counts as a subject of its own. Such a
+    column is refused as one of subjects if it is called ``subject_id`` or ``participant_id``, or if
+    the values of all rows differ. If `sites` is given, or `groups` has several columns, such as
+    subject and site, `groups` and `sites` are returned unchanged.
     """
     column = np.asarray(groups, dtype=object)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
@@ -384,7 +388,11 @@ def parts_of(split: Split) -> dict[str, Rows]:
 
 
 def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLike) -> None:
-    """Refuse splits that share a subject, or whose training rows cannot teach the target."""
+    """Refuse splits with a subject on both sides, or with training rows that no model can fit.
+
+    A continuous target must vary in the training rows. For classes, training rows need two classes
+    or more, and two subjects of each class that they have. `subjects` has the subject of each row.
+    """
     owners = np.asarray(subjects, dtype=object).astype(str)
     for split in splits:
         shared = sorted(set(owners[split.train]) & set(owners[split.test]))
@@ -404,9 +412,11 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
 
 
 def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> str | None:
-    """Return why training rows of a split cannot teach the target; None if they can.
+    """Return why no model can be fitted to the training rows of a split; None if one can.
 
-    `owners` has the subject of each row of the table.
+    The reason, a text, is that a continuous target does not vary in the rows, that they have fewer
+    than two classes, or that only one subject of a class is among them. `owners` has the subject of
+    each row of the table.
     """
     people = owners[split.train]
     values = target.values[split.train]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def make_regional_beside(plan: Plan) -> ProbeModel | None:
     """Return the model of regional measures and embedding together; None without measures.
 
-    None also for an encoder without linear components, and with the user's own estimator.
+    None also if the user gave an estimator, and for an encoder that does not keep principal
+    components of its scans (linear components) as features beside those of its network.
     """
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
@@ -33,9 +34,11 @@ def make_regional_beside(plan: Plan) -> ProbeModel | None:
 def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
     """Return a built-in probe of the features of the model `first` and of the embedding together.
 
-    The probe chooses the share of each of the two groups of features in the total variance. None
-    for an encoder without linear components. None also if the user gave an estimator, since only
-    built-in probes scale the two groups.
+    The probe chooses the share of each of the two groups of features in the total variance. Some
+    encoders keep principal components of the scans, called linear components, as further features
+    beside those of their network; for an encoder that keeps none, None is returned. None also if
+    the user gave an estimator, since only built-in probes scale the two groups, and if `first` is
+    no model that the embedding is compared with (`Model.baseline`).
     """
     if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
         return None

@@ -93,10 +93,11 @@ class Model:
     def describe(
         self, target: Target, settings: EvaluationSettings, *, n_train: int
     ) -> EstimatorSection:
-        """Return the estimator's name, expression and penalty as the section ``probe``.
+        """Return the section ``probe`` of ``evaluation.json``, which describes the estimator.
 
-        It is the section of ``evaluation.json`` that describes an estimator. `n_train` is the
-        largest number of training rows of a fold.
+        The section holds the estimator's name, an expression (Python, or words), and the name of
+        the penalty's parameter, None without one. `n_train` is the largest number of training rows
+        of a fold.
         """
         raise NotImplementedError
 
@@ -246,9 +247,11 @@ class GivenModel(Model):
         *,
         n_train: int,  # noqa: ARG002
     ) -> EstimatorSection:
-        """Return `title`, and the description in words `expression`, as the section ``probe``.
+        """Return the section ``probe`` of ``evaluation.json``, made of the model's own attributes.
 
-        It is the section of ``evaluation.json`` that describes an estimator.
+        The section describes an estimator: its name is the attribute `title`, and its expression is
+        the attribute `expression`, which says in words how the model was trained. The arguments are
+        not used.
         """
         return EstimatorSection(
             name=self.title, own=True, estimator=self.expression, strength_name=None

@@ -1,4 +1,8 @@
-"""Check which baselines the user's own estimator can fit, besides the embedding."""
+"""Leave out models to compare that the user's own estimator, chosen for the embedding, cannot fit.
+
+A model to compare with the embedding, called a baseline, has features of its own, such as regional
+measures. The user's estimator is fitted to such features on trial.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,8 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
     """Return `model`, or a warning if the user's estimator cannot fit the model's features.
 
-    With another estimator than the embedding's, estimators would be compared, not features.
+    The warning says that the model is left out. The model is not fitted with another estimator than
+    the embedding, since estimators would then be compared, not features.
     """
     why = why_unfit(plan, model.design, plan.splits[0].train)
     if why is None or model.baseline is None:
@@ -59,7 +64,11 @@ def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
 
 
 def find_picked_columns(estimator: BaseEstimator) -> str | None:
-    """Return an estimator's step or parameter that names columns by position; None without one."""
+    """Return the name of the part of an estimator that picks columns by position; None without one.
+
+    The name is that of a parameter, such as ``categorical_features``, or ``ColumnTransformer`` for
+    a step of this class.
+    """
     parameters = {"": estimator, **estimator.get_params(deep=True)}
     for path, value in parameters.items():
         name = path.rpartition("__")[2]

@@ -67,8 +67,9 @@ def _with_both(plan: Plan, model: ProbeModel) -> Plan:
     """Return an evaluation's plan with `model`, a linear model of voxels, and two more models.
 
     The second is a Gaussian kernel model of the voxels, the third a probe of voxels and embedding
-    together. With the user's own estimator both are left out, and `model` too if the estimator
-    cannot fit it; the third needs an encoder with linear components.
+    together. With the user's own estimator the second and third are left out, and `model` too if
+    the estimator cannot fit the voxels. The third is left out as well for an encoder that does not
+    keep principal components of the scans (linear components) beside its network.
     """
     outcome = keep_fitting(plan, model)
     second = make_second(plan, model)

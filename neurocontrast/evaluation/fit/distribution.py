@@ -133,8 +133,9 @@ class Reference:
 
         Distances are Mahalanobis distances from the nearest training site's mean. They are measured
         in `distribution`, except for scans that `distribution` was learned from: such a scan gets
-        its cross-fitted distance, kept in the attribute `distances`. The percentile of any scan is
-        among the cross-fitted distances.
+        its cross-fitted distance, kept in the attribute `distances`. For both kinds of scans, the
+        percentile is the distance's place among the cross-fitted distances of the scans that
+        `distribution` was learned from.
         """
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
@@ -149,7 +150,8 @@ class Reference:
 
         The distance is from the nearest site's mean in a distribution that is learned anew, from
         the split's training rows that are in the attribute `rows` too. The percentile is among the
-        distances of the same training rows.
+        cross-fitted distances of the same training rows: those in `distances`, or, if the training
+        rows are less than the share `ENOUGH` of `rows`, distances measured anew.
         """
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = plan.design_of_distances()(split.train, split.test)

@@ -156,11 +156,11 @@ def _why_skipped(plan: Plan, rows: Rows) -> str | None:
 
 
 def _why_untrainable(plan: Plan, split: Split) -> str | None:
-    """Return why no model can be fitted to the training scans of a `split`; None if one can.
+    """Return as text why the training scans of a `split` are too few or too alike; None if not.
 
-    The training scans are of all sites but the sites that the split leaves out. A continuous target
-    must vary among the training scans. Of a target of two classes, each class needs two subjects
-    among the training scans; of more classes, each class among the scans of the sites left out.
+    The training scans are of all sites but the sites that the split leaves out. They are too alike
+    if a continuous target does not vary among them. They are too few if a class has fewer than two
+    subjects among them: one of two classes, or, with more classes, a class of the tested scans.
     """
     target = plan.target
     n = len(split.train)

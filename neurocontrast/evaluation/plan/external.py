@@ -90,7 +90,8 @@ def plan_external(
     with an error are features of other encoders than the plan's; values of covariates that cannot
     be read as in training; and, unless ``allow_overlap`` is set, people whom the probe was fitted
     on or who were in pretraining, and one image under the names of two subjects. Where a column
-    names the test rows, a few copies of images are allowed.
+    names the test rows, copies of training images are allowed up to a share of the subjects,
+    `ALLOWED_COPIES`.
 
     Parameters
     ----------

@@ -54,10 +54,11 @@ def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Spl
 
     The first that is given counts: a column of train, validation and test; a file of folds; the
     splitter `cv`; sites to hold out; or random folds with the same shares of classes and sites.
-    `check_splits` refuses a split with a subject on both sides, and training rows in which a
-    continuous target does not vary, that have fewer than two classes, or one subject of a class.
-    `check_fixed` does so for a column: it refuses a subject in two parts, a single class or number
-    in train or in test, and a class of validation or test that train lacks.
+
+    A split is refused if a subject is on both sides, or if a continuous target does not vary in the
+    training rows, or if they have fewer than two classes, or only one subject of a class
+    (`check_splits`). A split by a column is refused if a subject is in two parts, if train or test
+    has a single class or number, or if train lacks a class of validation or test (`check_fixed`).
     """
     table = scans.table
     target = scans.target

@@ -86,12 +86,12 @@ def check_overlap(
     allow_overlap: bool = False,
     allowed_copies: float = 0.0,
 ) -> Overlap:
-    """Return evaluated subjects who were in pretraining; raise an error unless they are allowed.
+    """Return an `Overlap`: evaluated subjects who were in pretraining; refuse them unless allowed.
 
     Subjects are found by their identifiers, and by the content of their scans under another name.
-    The returned `Overlap` holds the names of the subjects found, none if nobody is; how subjects
-    were looked for; and warnings, one of them about allowed subjects. Subjects who are not allowed
-    raise a `LeakageError`.
+    The returned `Overlap` holds the names of such subjects, an empty set if there are none; how
+    subjects were looked for; and warnings, one of them about allowed subjects. Subjects who are not
+    allowed raise a `LeakageError`.
 
     Parameters
     ----------

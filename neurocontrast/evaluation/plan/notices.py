@@ -254,8 +254,9 @@ def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
     """Return text of the three sites whose target is least like the whole cohort's.
 
     `values` has the target and `sites` the site of each subject. For numbers, the text gives the
-    mean target at each of the sites and in the whole cohort; for classes, the share of one class,
-    that whose share at a site differs most from its share in the cohort.
+    mean target at each of the sites and in the whole cohort. For classes, the text gives the share
+    of a single class at the sites and in the cohort: the class whose share differs most between a
+    site and the cohort.
     """
     if target.kind == "continuous":
         return _unlike_means(pd.Series(values.astype(float)), sites)
@@ -279,9 +280,9 @@ def _unlike_means(values: pd.Series, sites: Texts) -> str:
 def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
     """Return text of the class whose share at a site is farthest from the whole cohort's.
 
-    The text has the share of this class at each of the three sites where it is farthest from the
-    cohort's, and in the whole cohort. `values` has the code of the class and `sites` the site of
-    each subject.
+    The text has the share of this class in the whole cohort, and at the three sites whose shares
+    are farthest from the cohort's. `values` has the code of the class and `sites` the site of each
+    subject.
     """
     members = pd.DataFrame(np.eye(len(target.classes))[values.astype(int)])
     overall = members.mean()

@@ -306,12 +306,12 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return two `Block` entries for the columns of a network and of linear components beside it.
+    """Return two `Block` entries: the columns of a network, and of linear components.
 
-    A `Block` has a name (``network`` or ``components``), a number of columns, and the encoder's
-    digest; the network's columns come first in the embedding. The tuple is empty if the encoder
-    keeps no linear components. `info` describes the embedding, and `n_features` is the number of
-    its columns.
+    Linear components are principal components that some encoders keep as features beside those of
+    their network, whose columns come first; for other encoders the tuple is empty. A `Block` has a
+    name (``network`` or ``components``), a number of columns, and the encoder's digest. `info`
+    describes the embedding, and `n_features` is the number of its columns.
     """
     beside = info.run.beside
     if beside is None or not info.of_network:

@@ -125,7 +125,7 @@ def check_same_members(
     """Refuse features of other encoders than the probe was fitted to, or in another order.
 
     `expected` lists the encoders of the run (members) to whose features the probe was fitted, and
-    `found` the encoders of the features to predict from; both are empty for runs of one encoder.
+    `found` the encoders of the features to predict from; either is empty for a run of one encoder.
     The lists must agree in digests and numbers of columns. `parameter` begins the message of the
     error.
     """

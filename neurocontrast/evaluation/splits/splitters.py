@@ -388,7 +388,7 @@ def parts_of(split: Split) -> dict[str, Rows]:
 
 
 def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLike) -> None:
-    """Refuse splits with a subject on both sides, or with training rows that no model can fit.
+    """Refuse splits with a subject on both sides, or with too few classes or values to train on.
 
     A continuous target must vary in the training rows. For classes, training rows need two classes
     or more, and two subjects of each class that they have. `subjects` has the subject of each row.
@@ -412,11 +412,11 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
 
 
 def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> str | None:
-    """Return why no model can be fitted to the training rows of a split; None if one can.
+    """Return as text why the training rows of a split are too few or too alike; None if not.
 
-    The reason, a text, is that a continuous target does not vary in the rows, that they have fewer
-    than two classes, or that only one subject of a class is among them. `owners` has the subject of
-    each row of the table.
+    The reason is that a continuous target does not vary in the rows, that the rows have fewer than
+    two classes, or that only one subject of a class is among them. `owners` has the subject of each
+    row of the table.
     """
     people = owners[split.train]
     values = target.values[split.train]

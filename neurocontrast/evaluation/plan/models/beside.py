@@ -36,9 +36,9 @@ def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
 
     The probe chooses the share of each of the two groups of features in the total variance. Some
     encoders keep principal components of the scans, called linear components, as further features
-    beside those of their network; for an encoder that keeps none, None is returned. None also if
-    the user gave an estimator, since only built-in probes scale the two groups, and if `first` is
-    no model that the embedding is compared with (`Model.baseline`).
+    beside those of their network; for an encoder that keeps none, and for joined encoders, None is
+    returned. None also if the user gave an estimator, since only built-in probes scale the two
+    groups, and if `first` has no name as a model to compare with (`Model.baseline`).
     """
     if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
         return None

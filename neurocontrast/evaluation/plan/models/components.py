@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 def make_components(plan: Plan) -> ProbeModel | Notice | None:
     """Return a model of an encoder's linear components alone; None for an encoder without any.
 
-    The components are principal components that the encoder keeps beside its network. The model has
-    the plan's estimator and is not fitted yet. If the user's own estimator fails in a trial fit of
-    the components, a warning is returned in place of the model.
+    Some encoders keep principal components of the scans (linear components) as features beside
+    those of their network: the model leaves the network's features out. The model has the plan's
+    estimator and is not fitted yet. If the user's own estimator fails in a trial fit of the
+    components, a warning is returned in place of the model.
     """
     if not plan.own_blocks:
         return None

@@ -37,11 +37,11 @@ def fit_on_all(
     reason, or where all scans are of one class.
 
     `encoder` is the encoder's digest, and `distribution` is that of the training scans: both are
-    kept in the probe. `weight` is the share of the network's features, beside linear components, in
-    the total variance; with None, the share is chosen with the penalty. `chosen` holds predictions
-    by earlier fits, one for each encoder of a run, whose penalty and share are used again. `pairs`
-    replace the inner folds: for each encoder, the rows to fit, and the rows to try penalties and
-    shares on.
+    kept in the probe. For encoders that keep principal components beside their network, `weight` is
+    the share of the network's features in the total variance; with None, the share is chosen with
+    the penalty. `chosen` holds predictions by earlier fits, one for each encoder of a run, whose
+    penalty and share are used again. `pairs` replace the inner folds: for each encoder, the rows to
+    fit, and the rows to try penalties and shares on.
     """
     rows = plan.fitted_rows
     on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)
@@ -89,10 +89,10 @@ def _as_stored(
 
     `models` has one fitted estimator for each encoder of a run, or a single one. `predicted` is the
     probe's prediction of the scans that it was fitted to. Copied from `predicted` into the probe
-    are the strength of the penalty, the threshold of a positive decision, and, for an encoder with
-    linear components beside its network, the share of the network's features in the total variance.
-    `encoder` is the encoder's digest, and `distribution` is that of the training scans; either may
-    be None.
+    are the strength of the penalty, the threshold of a positive decision, and, for an encoder that
+    keeps principal components beside its network, the share of the network's features in the total
+    variance. `encoder` is the encoder's digest, and `distribution` is that of the training scans;
+    either may be None.
     """
     target = plan.target
     rows = plan.fitted_rows

@@ -59,7 +59,7 @@ def _fit_final(
     The probe is for ``probe.json``, which the caller writes. `embedding` holds the out-of-fold
     predictions of the embedding's model. If a column names train and test rows, there is one split,
     and the penalty is not chosen anew: the penalty, and the share of the network's features (beside
-    linear components) in the total variance, are the ones that were chosen for the predictions in
+    principal components) in the total variance, are the ones chosen for the predictions in
     `embedding`. If `reference` is a `Reference`, its distribution of the training scans is kept in
     the probe.
     """

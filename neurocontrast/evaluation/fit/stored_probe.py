@@ -88,13 +88,13 @@ class FittedProbe(BaseModel):
     distribution: TrainingDistribution | None = None
     """Distribution of the training scans' features, by which scans outside are found."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of columns: one for each joined encoder, or the network's features and the linear
+    """Blocks of columns: one for each joined encoder, or the network's features and the principal
     components of one encoder. Empty for features of a network alone."""
     members: tuple[Member, ...] = ()
     """Encoders of a run, each with its own probe, whose predictions are averaged; empty for one."""
     weight: StrictFloat | None = None
-    """Share of the network's features in the total variance beside linear components, which `scale`
-    contains. None without components; with several encoders the mean."""
+    """Share of the network's features in the total variance beside principal components. `scale`
+    contains the share. None without components; with several encoders the mean."""
 
     @model_validator(mode="before")
     @classmethod

@@ -252,7 +252,7 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
     `embedding` holds the out-of-fold predictions and fits of the probe on the embedding; the
     penalty's strength is the median over the fits. If the features are of several encoders, or are
-    a network's features and linear components (two blocks), the section says so.
+    a network's features and principal components (two blocks), the section says so.
     """
     strengths = [fit.strength for fit in embedding.fits]
     changes: dict[str, object] = {

@@ -67,7 +67,7 @@ class Plan:
     excluded: dict[str, int]
     """Number of scans that are left out, by reason."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of columns of joined encoders, or of one encoder's network and linear components;
+    """Blocks of columns of joined encoders, or of one encoder's network and principal components;
     empty for a network alone."""
     members: tuple[Member, ...] = ()
     """Encoders of one run, whose predictions are averaged; empty for one encoder."""
@@ -136,7 +136,7 @@ class Plan:
 
     @property
     def own_blocks(self) -> tuple[Block, ...]:
-        """Two `Block` entries, the columns of an encoder's network and of its linear components.
+        """Two `Block` entries, the columns of an encoder's network and of its principal components.
 
         The pair is empty for an encoder without components, and for joined encoders. With several
         encoders of a run it is that of the first encoder, and empty unless every encoder has both.

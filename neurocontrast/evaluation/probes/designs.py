@@ -47,7 +47,7 @@ class Block(NamedTuple):
     """Group of neighbouring columns of an embedding, by name, number of columns and encoder.
 
     The columns are those of one of several joined encoders, of an encoder's network, or of the
-    linear components that an encoder keeps beside its network.
+    principal components that an encoder keeps beside its network.
     """
 
     name: str
@@ -61,9 +61,9 @@ class FeatureDesign:
 
     `steps` are transformers such as ComBat, which learn from features and covariates, not from
     labels, and are fitted anew to the training rows of every fold and inner fold. `blocks` divide
-    the columns by encoder, or into a network's features and linear components; empty for features
-    of a network alone. With `single`, matrices are in single precision. `weight` is the share of
-    the network's block in the total variance.
+    the columns by encoder, or into a network's features and principal components; empty for
+    features of a network alone. With `single`, matrices are in single precision. `weight` is the
+    share of the network's block in the total variance.
     """
 
     features: npt.NDArray[np.floating]
@@ -283,7 +283,7 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
     """Return the groups of an embedding's columns, each by name, number of columns and encoder.
 
     If embeddings of several encoders were joined into one table, to which one probe is fitted,
-    there is a block for each encoder. If an encoder keeps linear components beside its network,
+    there is a block for each encoder. If an encoder keeps principal components beside its network,
     there are two blocks. Empty for a network alone, and for a run of several encoders with a probe
     each, which `members_of` returns. `info` describes the embedding, and `n_features` is the number
     of its columns.
@@ -306,12 +306,12 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 
 
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
-    """Return two `Block` entries: the columns of a network, and of linear components.
+    """Return two `Block` entries: the columns of a network, and of principal components.
 
-    Linear components are principal components that some encoders keep as features beside those of
-    their network, whose columns come first; for other encoders the tuple is empty. A `Block` has a
-    name (``network`` or ``components``), a number of columns, and the encoder's digest. `info`
-    describes the embedding, and `n_features` is the number of its columns.
+    Some encoders keep principal components of the scans as features beside those of their network,
+    whose columns come first; for other encoders the tuple is empty. A `Block` has a name
+    (``network`` or ``components``), a number of columns, and the encoder's digest. `info` describes
+    the embedding, and `n_features` is the number of its columns.
     """
     beside = info.run.beside
     if beside is None or not info.of_network:
@@ -333,7 +333,7 @@ def is_joined(blocks: Sequence[Block]) -> bool:
 
 
 def has_own_blocks(blocks: Sequence[Block]) -> bool:
-    """Tell whether blocks of columns are the network and the linear components of one encoder."""
+    """Tell whether blocks of columns are a network and principal components of one encoder."""
     return len(blocks) == 2 and not is_joined(blocks)
 
 

@@ -25,13 +25,13 @@ class Member(NamedTuple):
     n_features: int
     encoder: str
     n_components: int = 0
-    """Number of linear components, which are the last features after the network's."""
+    """Number of principal components, which are the last features after the network's."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Two `Block` entries: columns of the network, and of linear components.
+        """Two `Block` entries: columns of the network, and of principal components.
 
-        Empty for an encoder that keeps no linear components beside its network.
+        Empty for an encoder that keeps no principal components beside its network.
         """
         if not self.n_components:
             return ()
@@ -115,7 +115,7 @@ def members_of(info: EmbeddingsInfo, n_features: int) -> tuple[Member, ...]:
 
 
 def has_network(member: Member) -> bool:
-    """Tell whether an encoder has features of a network, besides linear components."""
+    """Tell whether an encoder has features of a network, besides principal components."""
     return member.n_features > member.n_components
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def make_components(plan: Plan) -> ProbeModel | Notice | None:
-    """Return a model of an encoder's linear components alone; None for an encoder without any.
+    """Return a model of an encoder's principal components alone; None for an encoder without any.
 
     Some encoders keep principal components of the scans (linear components) as features beside
     those of their network: the model leaves the network's features out. The model has the plan's

@@ -143,7 +143,7 @@ def _kind_of(column: str) -> str:
 def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
     """Tell whether a column named like head volume has filled cells, but none that is a volume.
 
-    `values` is cell → decoded value or refusal.
+    `values` is cell of this column → decoded text, or a `Refusal` for a cell that cannot be read.
     """
     filled = [value for value in values.values() if value != ""]
     return bool(filled) and not any(isinstance(value, str) for value in filled)

@@ -88,9 +88,9 @@ def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
 def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
     """Return the cells of ages 0 and 99 that seem to be codes for a missing age.
 
-    Only these two ages are looked at, and only if several people have the cell. 99 is a code if no
-    other age is above 89, and 0 if no other age is below 5. `numbers` is cell → age, and `counts`
-    is cell → number of rows.
+    Only these two ages are looked at, and only if two rows or more have the cell. 99 is a code if
+    no other age is above 89, and 0 if no other age is below 5. `numbers` is cell → age, and
+    `counts` is cell → number of rows.
     """
     others = sorted(set(numbers.values()) - set(_AGES))
     if not others:

@@ -223,11 +223,14 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Choose or rename subjects who are in several folders below `root`, and return the tables.
+    """Apply the user's rule `dataset` to subjects of one name in several folders below `root`.
 
-    `dataset` is the user's rule on subjects of one name in several folders: one person, or
-    different people (see `read_tables`). Different people get the name of the folder in `datasets`
-    of their table. A table that is one file of many people is unchanged.
+    Return the tables with the rows that stay. The rule ``all``: such subjects are different people;
+    all rows stay, and each gets the name of its folder in the table's `datasets`, to be put in
+    front of the subject's name. ``same``: one person, and all rows stay. The name of a folder: only
+    its rows stay. "": a `DataError` if a name is in several folders.
+
+    A table that is one file of many people is unchanged.
     """
     members: list[Member] = []
     whole = []

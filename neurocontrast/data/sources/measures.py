@@ -101,14 +101,19 @@ class RegionalMeasures(Source):
 
     @property
     def choice(self) -> dict[str, str]:
-        """Settings `atlas` and `measure` of `data`, by name: options of `Choice` among tables."""
+        """Options that choose among the tables of measures in a folder: ``atlas`` and ``measure``.
+
+        A dict of the two settings of section ``data`` by name, passed as keyword arguments to
+        `read_measures`.
+        """
         return {"atlas": self.data.atlas, "measure": self.data.measure}
 
     def _compared(self, cohort: Cohort) -> Cohort:
-        """Return `cohort`, with warnings where its measures differ from measures of a trained run.
+        """Return `cohort` after comparing its measures with the measures of a trained run.
 
-        Absent columns and wrong units are refused; another atlas or program gives a warning.
-        Without a trained run, the cohort is returned unchanged.
+        The run is the one from which `as_in_run` made this source; without one, `cohort` is
+        returned unchanged. Absent columns and wrong units are refused. For another atlas or
+        program, a warning is added to `warnings` of the returned cohort.
         """
         table = cohort.measures
         contract = self.contract_
@@ -217,8 +222,9 @@ class RegionalMeasures(Source):
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
         """Return row → reason, for people who lack more measures than a new run would allow.
 
-        The measures to compare depend on the training people, whom `val_fraction` and `seed`
-        determine; so the split is made again without the listed people, until nobody is added.
+        Which measures a run learns from depends on its training people, whom `val_fraction` and
+        `seed` determine, and a person may lack only a share of these measures. So the split is made
+        again without the listed people, until nobody is added.
         """
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):

@@ -54,7 +54,11 @@ class BrainVolumes(Source):
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Table columns with the files of a scan: as a trained run records, or as `data` sets."""
+        """Names of the table columns with a scan's files, one column for each channel.
+
+        In a source made from a trained run they are `columns`, as the run records; before training
+        they are the setting ``data.channels``.
+        """
         if self.columns is not None:
             return self.columns
         return self.data.channels
@@ -96,10 +100,12 @@ class BrainVolumes(Source):
         return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with the preprocessing of `data`, or with transforms from Python.
+        """Return the source with its preprocessing chosen: the user's Python transforms or built-in.
 
-        Transforms from Python are tried on the first scan of `cohort`, to find the shape of the
-        images that they make.
+        With the setting ``data.transforms: python``, `python_transforms`, which the user passes in
+        Python, preprocess the scans; they are tried on the first scan of `cohort`, to find the
+        shape of the images that they make. Otherwise the other settings of section ``data``
+        describe the preprocessing. `rows` is not used.
         """
         del rows
         transforms: VolumeTransforms = self.data.preprocessing
@@ -108,10 +114,11 @@ class BrainVolumes(Source):
         return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
 
     def _tried(self, cohort: Cohort | None) -> DescribedTransforms:
-        """Return the transforms from Python with the shape of the image made of the first scan.
+        """Return the user's transforms with the shape of images that they make, as one object.
 
-        The first scan is of `cohort`, and with ``--skip`` the first that can be read. Random
-        transforms are refused.
+        The `DescribedTransforms` has the transforms `python_transforms`, which the user passes in
+        Python, and their `image_shape`, found on the first scan of `cohort`, with ``--skip`` the
+        first that can be read. Random transforms are a `ConfigError`.
         """
         transform = self.python_transforms
         if transform is None:
@@ -162,7 +169,12 @@ class BrainVolumes(Source):
         return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return name → value of the settings of section ``data`` that a trained run has fixed."""
+        """Return name → value of the settings of section ``data`` that a trained run has fixed.
+
+        The values are of this source, which `as_in_run` has made from the run; a user's setting may
+        not contradict them. `preprocessing` is the run's record in ``encoder.json``; if it has no
+        percentiles, neither has the result.
+        """
         settings: dict[str, Any] = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         replaced = DataSettings.replaced()
         if not isinstance(self.transforms, Preprocessing):

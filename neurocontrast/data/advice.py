@@ -37,7 +37,8 @@ _MAPS = ("gm", "wm", "csf")
 class TableContent:
     """Facts of a table of scans or people, by which `advise` chooses a recipe.
 
-    Made by `recipe_for` from the table of a cohort.
+    A recipe is a configuration of training that comes with the package. Made by `recipe_for` from
+    the table of a cohort.
     """
 
     content: Content
@@ -159,7 +160,10 @@ class Advice:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Words to type after ``--config``: the recipe, and ``--set`` before each setting."""
+        """Words to type after ``--config``: name of the recipe, and ``--set`` before each setting.
+
+        The recipe is a configuration of training that comes with the package.
+        """
         words = [self.recipe]
         for setting in self.settings:
             words += ["--set", setting]

@@ -326,8 +326,9 @@ def _years(cell: str, unit: str) -> str | Refusal:
 def _head_size(cell: str, units: str) -> str | Refusal:
     """Return the head volume in a cell in mL as text, "" if missing, or a `Refusal`.
 
-    `units` is the unit by the JSON file. If unknown, a number above `_LARGEST_ML` is in mm³, and
-    any other number in mL. Other text is refused, and so is a volume that no head has.
+    `units` is the unit by the JSON file beside the table. If unknown, a number above `_LARGEST_ML`
+    is in mm³, and any other number in mL. For other text, and for a volume that no head has, a
+    `Refusal` is returned, and nothing is raised.
     """
     if is_missing(cell):
         return ""

@@ -141,7 +141,8 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
 def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
     """Return the vector `name` of each scan, as a table (n, p) of float32, NaN where missing.
 
-    `origin` is a list of columns of the cohort's table, or the path of a file.
+    A vector is a group of p numeric columns. `origin` is a list of columns of the cohort's table,
+    or the path of a file. n is the number of scans.
     """
     if name in cohort.table:
         raise DataError("the table has a column of that name; give the vector another.")
@@ -206,8 +207,10 @@ def check_vectors(
 ) -> None:
     """Refuse vectors with values that a kernel of the objective cannot compare.
 
-    Missing values are refused if the kernel refuses missing values, and columns that are constant
-    over `training_rows` if the kernel standardises.
+    A vector is a group of numeric columns, such as regional volumes, that a kernel compares as a
+    whole. Missing values are refused if the kernel refuses missing values, and columns that are
+    constant over `training_rows` if the kernel standardises. All problems are listed in one
+    `DataError`.
     """
     problems = Problems(cohort.source.name)
     for kernel in objective.modules():

@@ -162,7 +162,7 @@ def _text(cell: str, value: str | Refusal) -> str:
 def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict[int, Refusal]:
     """Return row position → `Refusal`, for the `cells` of a column that could not be decoded.
 
-    `values` is cell → decoded value or refusal.
+    `values` is distinct cell → decoded text, or a `Refusal` for a cell that cannot be read.
     """
     refusals = {}
     for row, cell in enumerate(cells):

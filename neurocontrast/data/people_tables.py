@@ -224,7 +224,10 @@ class PeopleTables:
                 yield _Row(table.source, True, rows[0])
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
-        """Yield the BIDS tables ``…_scans.tsv`` of a scan's session and of its subject."""
+        """Yield the BIDS tables ``…_scans.tsv`` of a scan's session and of its subject, if present.
+
+        `scan` tells subject, session and data set. Each table is yielded as read, a `Phenotype`.
+        """
         person = f"sub-{scan.subject}"
         above = joined_path(scan.dataset, person)
         stems = {}

@@ -148,7 +148,7 @@ def inspect_scans(
     n_workers: int = 0,
     progress: Progress = SILENT,
 ) -> list[Finding]:
-    """Inspect every scan in `n_workers` processes; return the findings in the scans' order."""
+    """Inspect every scan in `n_workers` processes; return a `Finding` for each, in order."""
     findings: dict[ScanFiles, Finding] = {}
     arguments = [(scan, preprocessing, deep) for scan in dict.fromkeys(scans)]
     title = "Reading headers"
@@ -247,8 +247,9 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     """Return warnings about scans, from their `findings`, each as one text for all its images.
 
-    A warning that several images share has their number and the first path. Further warnings name
-    files that are copies of one another, and ``.npy`` arrays among NIfTI images.
+    `findings` are the results of `inspect_scan`, one for each scan. A warning that several images
+    share has their number and the first path. Further warnings name files that are copies of one
+    another, and ``.npy`` arrays among NIfTI images.
     """
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)

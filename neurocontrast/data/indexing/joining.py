@@ -83,7 +83,7 @@ def row_of(
     layout: str,
     site_from: SiteFrom,
 ) -> dict[str, str]:
-    """Return the row of a scan in the index: column → cell.
+    """Return a scan's row in the table that `index` writes: column → cell.
 
     Parameters
     ----------

@@ -215,7 +215,9 @@ class RegionalMeasures(Source):
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
         """Return row → reason, for people who lack more measures than a new run would allow.
 
-        The training people are found with ``data.val_fraction`` and `seed`; see `unlearnable_at`.
+        Rows are positions in `cohort`. The share that a person may lack is ``data.max_missing``.
+        The training people, who determine the measures of the run, are found with
+        ``data.val_fraction`` and `seed`; see `unlearnable_at`.
         """
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
@@ -261,7 +263,8 @@ class RegionalMeasures(Source):
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
         """Return setting → value, for the settings of section ``data`` that a trained run fixed.
 
-        They are the settings of its standardisation, such as `head_size`.
+        They are the settings of the run's standardisation, such as `head_size`; a user's setting
+        may not contradict them. `preprocessing` is not used.
         """
         del preprocessing
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}

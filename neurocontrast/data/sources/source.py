@@ -213,7 +213,8 @@ class Source:
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
         """Return name → value of the settings of section ``data`` that a trained run has fixed.
 
-        `preprocessing` is the run's record in ``encoder.json``.
+        The values are of this source, which `as_in_run` has made from the run; a user's setting may
+        not contradict them. `preprocessing` is the run's record in ``encoder.json``.
         """
         raise NotImplementedError
 
@@ -236,9 +237,11 @@ class Source:
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return an object that makes two views of a batch by section ``augment``.
+        """Return an object that makes two augmented views of a batch of samples.
 
-        The object applies `built_in_views`, or the transform from Python if the section says so.
+        Section ``augment`` of the configuration, `augment`, describes the views: the object applies
+        `built_in_views`, or, if ``augment.transforms`` is ``python``, the transform that the user
+        passed in Python as the source's attribute `augment`.
         """
         if augment.transforms is None:
             transform = self.built_in_views(augment)

@@ -46,7 +46,10 @@ class BrainVolumes(Source):
 
     data: DataSettings
     python_transforms: Compose | None = None
-    """Preprocessing from Python, for ``data.transforms: python``; None to preprocess by `data`."""
+    """Preprocessing that the user passes in Python, for the setting ``data.transforms: python``.
+
+    None to preprocess by the settings `data`.
+    """
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
     columns: tuple[str, ...] | None = None
@@ -100,7 +103,7 @@ class BrainVolumes(Source):
         return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with its preprocessing chosen: the user's Python transforms or built-in.
+        """Return the source with its preprocessing: Python transforms of the user, or built-in.
 
         With the setting ``data.transforms: python``, `python_transforms`, which the user passes in
         Python, preprocess the scans; they are tried on the first scan of `cohort`, to find the
@@ -152,9 +155,9 @@ class BrainVolumes(Source):
     def as_in_run(self, samples: Samples) -> Self:
         """Return the source with a trained run's preprocessing, by settings or Python transforms.
 
-        `samples` is the part of the run's ``encoder.json`` on the samples. If the run's
-        preprocessing was transforms from Python, they are matched with the ones that the user
-        passes again.
+        `samples` is the part of the run's ``encoder.json`` on the samples. If the run was
+        preprocessed by transforms that a user passed in Python, `python_transforms`, which the user
+        must pass again, are matched with the record.
         """
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
@@ -172,8 +175,8 @@ class BrainVolumes(Source):
         """Return name → value of the settings of section ``data`` that a trained run has fixed.
 
         The values are of this source, which `as_in_run` has made from the run; a user's setting may
-        not contradict them. `preprocessing` is the run's record in ``encoder.json``; if it has no
-        percentiles, neither has the result.
+        not contradict them. `preprocessing` is the run's record in ``encoder.json``; if built-in
+        preprocessing is recorded there without percentiles, the result has no percentiles either.
         """
         settings: dict[str, Any] = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         replaced = DataSettings.replaced()

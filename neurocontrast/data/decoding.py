@@ -174,7 +174,7 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
 
     In place of a sex, a `Refusal` is returned in three cases: `codes` and `levels` contradict each
     other; the meaning is no sex, or contradicts a cell that is itself a clear word or letter; or
-    `codes` or `levels` explain codes of the column, and neither explains the cell's.
+    the cell is a code that neither explains, while they explain other codes.
     """
     if is_missing(cell):
         return ""

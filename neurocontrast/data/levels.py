@@ -160,8 +160,8 @@ def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.
 def inferred(cells: pd.Series) -> pd.Series:
     """Convert a column of dtype object to the dtype of its values; other columns stay as they are.
 
-    Numbers become a numeric dtype, with NaN for missing values. Values that have no common dtype
-    stay objects, with None for missing values.
+    Numbers become a numeric dtype, with NaN for missing values. In a column that stays of dtype
+    object, such as booleans with a missing value, missing values become None.
     """
     if cells.dtype != object:
         return cells

@@ -140,9 +140,9 @@ class PeopleTables:
     def notes(self, cells_known: Collection[str]) -> list[str]:
         """Return notes on codes as read, and on unused columns that look like age, sex or site.
 
-        `cells_known` names the columns of meanings, such as ``age``, for which the index (the table
-        of scans to be written) has values. A column that looks like such a meaning is noted only if
-        its table is one of `phenotypes`, the tables that the user names; tables of the data set, as
+        `cells_known` names the facts, such as ``age``, of which the index (the table of scans to be
+        written) has values. A column that looks like such a fact is noted only if its table is one
+        of `phenotypes`, the tables that the user names; tables of the data set, as
         ``participants.tsv``, then get no note on it.
         """
         tables_of: dict[str, list[str]] = {}
@@ -208,8 +208,8 @@ class PeopleTables:
     def _rows_of_session(self, scan: FoundScan, general: Sequence[Phenotype]) -> Iterator[_Row]:
         """Yield the rows for a scan's session, in tables of the subject and in `general` tables.
 
-        For a scan without session, the row of the subject's own table of sessions is taken if the
-        table has one session; with several, no row is taken.
+        For a scan without session, the row of the subject's own table ``sub-X_sessions.tsv`` is
+        taken if the table has one session; with several, no row is taken.
         """
         of_subject = list(self.of_subject(scan))
         if scan.session:

@@ -83,9 +83,9 @@ def prepare_scan(
 
     `source` is the file of the scan, and `mask_path` the file of its brain mask, or "". Written to
     `folder` are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and the record ``{stem}.json``,
-    which has the path of `source` relative to `root`. When images are written, and not for a scan
-    that was prepared before, ``participants.tsv``, ``imitations.tsv`` and ``quality.tsv`` in the
-    folder above `folder` are removed first.
+    which has the path of `source` relative to the folder `root`. When images are written, and not
+    for a scan that was prepared before, ``participants.tsv``, ``imitations.tsv`` and
+    ``quality.tsv`` in the folder above `folder` are removed first.
     """
     out = Path(folder)
     try:

@@ -38,9 +38,9 @@ def stream_of(name: str, *, is_template: bool = False) -> str:
     """Return the longitudinal stream of a subject by its name: ``cross``, ``long`` or ``base``.
 
     ``long`` are copies registered to a template: FreeSurfer's ``A.long.B`` and CAT12's ``rsub-X``.
-    ``base`` are templates, averages of a person's scans: with `is_template`, a name that begins
-    with CAT12's ``avg_``, or a name that ends with ``.base``. All other names are ``cross``, scans
-    as they were taken.
+    ``base`` are templates, averages of a person's scans: names that begin with CAT12's ``avg_`` or
+    end with ``.base``, and any name if `is_template` is true and the name is not of a copy. All
+    other names are ``cross``, scans as they were taken.
     """
     if MARK in name or name.startswith(_REALIGNED_BY_CAT12):
         return "long"

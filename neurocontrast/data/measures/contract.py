@@ -227,7 +227,7 @@ class MeasuresContract(MeasureSettings):
         empty: Collection[str] = (),
         may_be_absent: bool = False,
     ) -> None:
-        """Refuse a table that lacks any measure of training, or has too many that nobody has.
+        """Refuse a table if a measure of training is absent, or too many are empty for everybody.
 
         Parameters
         ----------

@@ -88,7 +88,8 @@ def read_measures(
         Whether people without measures are refused; if not, they stay, with missing measures.
     skip : bool
         Whether to go on if files or cells of some scans cannot be read: the scans then have no
-        measures, and a warning names them. By default such scans are refused.
+        measures, for which `all_measured` refuses them, and a warning names them. By default
+        unreadable files and cells are refused.
 
     Returns
     -------

@@ -103,8 +103,7 @@ class RegionalMeasures(Source):
     def choice(self) -> dict[str, str]:
         """Options that choose among the tables of measures in a folder: ``atlas`` and ``measure``.
 
-        A dict of the two settings of section ``data`` by name, passed as keyword arguments to
-        `read_measures`.
+        A dict of these two settings of section ``data`` by name, for use as keyword arguments.
         """
         return {"atlas": self.data.atlas, "measure": self.data.measure}
 

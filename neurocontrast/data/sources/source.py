@@ -40,11 +40,12 @@ class Source:
 
     Each kind of samples has a subclass. A subclass defines at least the methods that raise
     `NotImplementedError` here: `images`, `contract`, `as_in_run`, `in_run` (settings that a trained
-    run has fixed), `n_channels` and `shape` (size of a sample), and `built_in_views`. It inherits
-    all other methods, such as `make_ready`, which does nothing here.
+    run has fixed), `n_channels` and `shape` (size of a sample), and `built_in_views`. All other
+    methods have a default here; `make_ready`, for instance, does nothing.
 
-    `augment` is a transform from Python that makes views, for ``augment.transforms: python``;
-    `frame` is a table from Python, in place of ``data.participants``.
+    `augment` is a transform that makes augmented views, passed by the user in Python, for
+    ``augment.transforms: python``; `frame` is a table passed in Python, in place of
+    ``data.participants``.
     """
 
     views_revision: ClassVar[int] = 1

@@ -33,7 +33,12 @@ ADDRESSES: Registry[Address] = Registry()
 
 
 def address_of(path: str) -> Address | None:
-    """Return the entry of `ADDRESSES` that a table's `path` fits; None for the path of a scan."""
+    """Return the form of sample addresses that `path` has; None for the path of a scan's own file.
+
+    `path` is a cell of a table's column ``path``. An address such as ``images.npy#17`` names one
+    sample in a file of many. The registry `ADDRESSES` has one form (`Address`) for each kind of
+    samples, and the first form whose `matches` accepts `path` is returned.
+    """
     for address in ADDRESSES.entries():
         if address.matches(path):
             return address
@@ -53,8 +58,8 @@ class SampleFinder:
     def problem_of(self, path: str, address: Address) -> str:
         """Return why the sample at the address `path` cannot be used; "" for a usable sample.
 
-        `path` is text such as ``images.npy#17``, and `address` its entry of `ADDRESSES`, as
-        `address_of` returns.
+        `path` is the address as text, such as ``images.npy#17``. `address` is the form of such
+        addresses, the object that `address_of` returns for `path`.
         """
         if address.kind not in self._finders:
             self._finders[address.kind] = address.new_finder()

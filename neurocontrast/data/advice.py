@@ -1,7 +1,8 @@
 """Advise which recipe to begin with, by the content of a table and its number of people.
 
-`check`, `doctor`, `qc` and the lines "Next" of the command line give this advice, and the tables of
-the documentation say the same (docs/choosing.md).
+A recipe is a configuration of training that comes with the package, such as ``measures_linear``;
+``--config`` takes its name. `check`, `doctor`, `qc` and the lines "Next" of the command line give
+this advice, and the tables of the documentation say the same (docs/choosing.md).
 """
 
 from collections.abc import Callable
@@ -36,7 +37,8 @@ _MAPS = ("gm", "wm", "csf")
 class TableContent:
     """Facts of a table of scans or people, by which `advise` chooses a recipe.
 
-    Made by `recipe_for` from the table of a cohort.
+    A recipe is a configuration of training that comes with the package. Made by `recipe_for` from
+    the table of a cohort.
     """
 
     content: Content
@@ -71,7 +73,9 @@ class TableContent:
 class Rule:
     """Rule of advice: a recipe, and a test of the tables that suit the recipe.
 
-    Rules are tried in order, and the first rule whose test a table passes gives the advice.
+    A recipe is a configuration of training that comes with the package; `recipe` is its name, as
+    ``--config`` takes it. Rules are tried in order, and the first rule whose test `holds` for a
+    table gives the advice. `because` is the reason in words.
     """
 
     when: str
@@ -142,7 +146,12 @@ RULES = (
 
 @dataclass(frozen=True)
 class Advice:
-    """Result of `advise`: recipe to begin with, the reason, and settings to add for the table."""
+    """Advice on a user's table: recipe to begin with, the reason, and settings to add.
+
+    Made by `advise` for a table of scans or people. `recipe` is the name of a configuration of
+    training that comes with the package, as ``--config`` takes it, and `because` is the reason in
+    words.
+    """
 
     recipe: str
     because: str
@@ -151,7 +160,10 @@ class Advice:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Words to type after ``--config``: the recipe, and ``--set`` before each setting."""
+        """Words to type after ``--config``: name of the recipe, and ``--set`` before each setting.
+
+        The recipe is a configuration of training that comes with the package.
+        """
         words = [self.recipe]
         for setting in self.settings:
             words += ["--set", setting]
@@ -159,7 +171,11 @@ class Advice:
 
 
 def advise(table: TableContent) -> Advice:
-    """Return an `Advice`: the recipe of the first of `RULES` that holds for `table`, with settings.
+    """Return an `Advice`: the recipe of the first rule that `table` passes, and settings to add.
+
+    A recipe is a configuration of training that comes with the package, given by name. Each rule of
+    `RULES` has a recipe and a test of a table's content, such as images or regional measures, and
+    its number of people.
 
     The settings fit the recipe to the table, as fewer components for few people, or only the tissue
     maps and metadata that the table has.
@@ -178,7 +194,11 @@ def advise(table: TableContent) -> Advice:
 
 
 def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
-    """Advise which recipe suits a cohort's table; `kind` is the setting ``data.kind``."""
+    """Return an `Advice` of the recipe that suits a cohort's table, with reason and settings.
+
+    A recipe is a configuration of training that comes with the package, given by its name for
+    ``--config``. `kind` is the setting ``data.kind``.
+    """
     filled = (table.notna() & (table.astype(str) != "")).any()
     columns = frozenset(table.columns[filled].astype(str))
     n_people = int(table["subject_id"].nunique())

@@ -170,8 +170,11 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
     """Return the sex that `codes` (column's name) or `levels` (JSON file) give the code in a cell.
 
     The result is a word for `read_sexes`: F, M or another sex, "" if missing, or the cell itself if
-    nothing is explained. A code is a `Refusal` if name and JSON file contradict each other, or if
-    only other codes are explained.
+    neither `codes` nor `levels` apply.
+
+    In place of a sex, a `Refusal` is returned in three cases: `codes` and `levels` contradict each
+    other; the meaning is no sex, or contradicts a cell that is itself a clear word or letter; or
+    the cell is a code that neither explains, while they explain other codes.
     """
     if is_missing(cell):
         return ""
@@ -231,8 +234,9 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
     """Decode the cells of a column of ages to years, as a `Decoded`.
 
-    Codes and the unit are taken from the column's name and the JSON file. If the unit is unknown,
-    each age is a `Refusal`.
+    Codes are explained by the column's name, and by `description`, which is read from the JSON file
+    beside the table. The unit is that of `description`. If the unit is unknown, each age is a
+    `Refusal`; a missing age is "".
     """
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
@@ -272,10 +276,12 @@ def _is_top_coded(cell: str) -> bool:
 
 
 def _unit_of_age(column: str, description: Description) -> str | Refusal:
-    """Return the unit of a column of ages: year, month, week or day.
+    """Return the unit of a column of ages: year, month, week or day; a `Refusal` if unclear.
 
-    Without ``Units`` the unit is a year, or a month for ``interview_age``. Unknown units, and units
-    that contradict the words of `description`, give a `Refusal`.
+    `description` is read from the JSON file beside the table. If its ``Units`` is empty, the unit
+    is a year, or a month for the column ``interview_age``. A `Refusal` is returned, and not raised,
+    for ``Units`` that are not known, and if the words of `description`, or the column's name
+    ``age_years``, name another unit.
     """
     usual = "year"
     if base_name(column) == "interview_age":
@@ -320,8 +326,9 @@ def _years(cell: str, unit: str) -> str | Refusal:
 def _head_size(cell: str, units: str) -> str | Refusal:
     """Return the head volume in a cell in mL as text, "" if missing, or a `Refusal`.
 
-    `units` is the unit by the JSON file. If unknown, a number above `_LARGEST_ML` is in mm³, and
-    any other number in mL. Other text is refused, and so is a volume that no head has.
+    `units` is the unit by the JSON file beside the table. If unknown, a number above `_LARGEST_ML`
+    is in mm³, and any other number in mL. For other text, and for a volume that no head has, a
+    `Refusal` is returned, and nothing is raised.
     """
     if is_missing(cell):
         return ""

@@ -138,7 +138,8 @@ def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:
     """Return a column as floats, NaN for missing cells; refuse text, naming the rows.
 
-    A cell may be ``89+`` in a column named age.
+    Only in a column named age, ``89+`` is read, as 89. Text in any row is an `UnseenLevelError`;
+    `names` has the rows' names for its message.
     """
     if pd.api.types.is_numeric_dtype(cells):
         return pd.Series(cells.to_numpy(dtype="float64", na_value=np.nan), cells.index)
@@ -157,7 +158,11 @@ def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.
 
 
 def inferred(cells: pd.Series) -> pd.Series:
-    """Convert a column of dtype object to the dtype of its values; missing values become None."""
+    """Convert a column of dtype object to the dtype of its values; other columns stay as they are.
+
+    Numbers become a numeric dtype, with NaN for missing values. In a column that stays of dtype
+    object, such as booleans with a missing value, missing values become None.
+    """
     if cells.dtype != object:
         return cells
     return cells.where(cells.notna(), None).infer_objects()

@@ -194,7 +194,8 @@ def _decode(source: Path) -> str:
 def _split(source: Path, text: str) -> list[_Row]:
     """Split the `text` of a table's file into rows of cells with line numbers, blank rows included.
 
-    The ending of `source`, the file, tells whether tabs separate cells, or commas or semicolons.
+    In a file `source` that ends in ``.csv``, commas or semicolons separate cells, by the header
+    (`_delimiter`). In any other file tabs separate cells.
     """
     if source.suffix.lower() == ".csv":
         return _rows_of_csv(source, text, _delimiter(source, text))

@@ -82,8 +82,9 @@ def _tensor_of(
 ) -> torch.Tensor:
     """Return a vector of all scans as a tensor (n, p); refuse an unknown or categorical vector.
 
-    `vectors` has the known vectors by name, `kind` is how the loss uses the vector `name`, and
-    `place` names the `table` in messages.
+    A vector is a group of p numeric columns; `vectors` has the known ones by name. `kind` is
+    ``continuous`` or ``categorical``, as the loss uses the vector `name`; ``categorical`` is a
+    `DataError`. `place` names the `table` in messages.
     """
     if name not in vectors:
         names = [*vectors, *(str(column) for column in table.columns if column != "path")]
@@ -140,7 +141,8 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
 def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
     """Return the vector `name` of each scan, as a table (n, p) of float32, NaN where missing.
 
-    `origin` is a list of columns of the cohort's table, or the path of a file.
+    A vector is a group of p numeric columns. `origin` is a list of columns of the cohort's table,
+    or the path of a file. n is the number of scans.
     """
     if name in cohort.table:
         raise DataError("the table has a column of that name; give the vector another.")
@@ -205,8 +207,10 @@ def check_vectors(
 ) -> None:
     """Refuse vectors with values that a kernel of the objective cannot compare.
 
-    Missing values are refused if the kernel refuses missing values, and columns that are constant
-    over `training_rows` if the kernel standardises.
+    A vector is a group of numeric columns, such as regional volumes, that a kernel compares as a
+    whole. Missing values are refused if the kernel refuses missing values, and columns that are
+    constant over `training_rows` if the kernel standardises. All problems are listed in one
+    `DataError`.
     """
     problems = Problems(cohort.source.name)
     for kernel in objective.modules():
@@ -228,9 +232,12 @@ def check_vectors(
 def _add_missing(
     values: pd.DataFrame, names: Sequence[str], vector: str, problems: Problems
 ) -> None:
-    """Add a problem to `problems` for each scan that lacks a value in `values`, a vector's table.
+    """Add a problem to `problems` for each scan that lacks one value or more of a vector.
 
-    `names` are the scans' names, and `vector` is the setting that names the vector.
+    A vector is a group of numeric columns, such as regional volumes, that a kernel of the loss
+    compares as a whole. `values` has a row for each scan and the vector's columns. `names` are the
+    scans' names, and `vector` is the setting that names the vector, such as
+    ``data.vectors.volumes``.
     """
     missing = values.isna()
     for row in np.flatnonzero(missing.any(axis=1)).tolist():

@@ -143,7 +143,7 @@ def _kind_of(column: str) -> str:
 def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
     """Tell whether a column named like head volume has filled cells, but none that is a volume.
 
-    `values` is cell → decoded value or refusal.
+    `values` is cell of this column → decoded text, or a `Refusal` for a cell that cannot be read.
     """
     filled = [value for value in values.values() if value != ""]
     return bool(filled) and not any(isinstance(value, str) for value in filled)
@@ -162,7 +162,7 @@ def _text(cell: str, value: str | Refusal) -> str:
 def _refusals(cells: Iterable[str], values: Mapping[str, str | Refusal]) -> dict[int, Refusal]:
     """Return row position → `Refusal`, for the `cells` of a column that could not be decoded.
 
-    `values` is cell → decoded value or refusal.
+    `values` is distinct cell → decoded text, or a `Refusal` for a cell that cannot be read.
     """
     refusals = {}
     for row, cell in enumerate(cells):

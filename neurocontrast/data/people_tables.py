@@ -56,7 +56,8 @@ class PeopleTables:
     id_column : str, optional
         Column of identifiers in the tables of the user.
     keep : sequence of str
-        Columns to add to the index besides age, sex, site and diagnosis.
+        Columns to add to the table of scans that `index` writes, besides age, sex, site and
+        diagnosis.
     """
 
     tree: Tree
@@ -139,10 +140,10 @@ class PeopleTables:
     def notes(self, cells_known: Collection[str]) -> list[str]:
         """Return notes on codes as read, and on unused columns that look like age, sex or site.
 
-        `cells_known` names the meanings, such as ``age``, for which the index has values. A column
-        that looks like such a meaning is noted only if its table is one of `phenotypes`, the tables
-        that the user names; tables of the data set, as ``participants.tsv``, then get no note on
-        it.
+        `cells_known` names the facts, such as ``age``, of which the index (the table of scans to be
+        written) has values. A column that looks like such a fact is noted only if its table is one
+        of `phenotypes`, the tables that the user names; tables of the data set, as
+        ``participants.tsv``, then get no note on it.
         """
         tables_of: dict[str, list[str]] = {}
         for path, table in self._read.items():
@@ -207,7 +208,8 @@ class PeopleTables:
     def _rows_of_session(self, scan: FoundScan, general: Sequence[Phenotype]) -> Iterator[_Row]:
         """Yield the rows for a scan's session, in tables of the subject and in `general` tables.
 
-        A scan without session takes the only session in the table of its subject's sessions.
+        For a scan without session, the row of the subject's own table ``sub-X_sessions.tsv`` is
+        taken if the table has one session; with several, no row is taken.
         """
         of_subject = list(self.of_subject(scan))
         if scan.session:
@@ -222,7 +224,10 @@ class PeopleTables:
                 yield _Row(table.source, True, rows[0])
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
-        """Yield the BIDS tables ``…_scans.tsv`` of a scan's session and of its subject."""
+        """Yield the BIDS tables ``…_scans.tsv`` of a scan's session and of its subject, if present.
+
+        `scan` tells subject, session and data set. Each table is yielded as read, a `Phenotype`.
+        """
         person = f"sub-{scan.subject}"
         above = joined_path(scan.dataset, person)
         stems = {}
@@ -243,7 +248,10 @@ class PeopleTables:
                 )
 
     def of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
-        """Yield the BIDS table ``sub-X_sessions.tsv`` of a scan's subject, if there is one."""
+        """Yield the BIDS table ``sub-X_sessions.tsv`` of a scan's subject, if there is one.
+
+        `scan` tells subject and data set. The table is yielded as read, a `Phenotype`.
+        """
         path = joined_path(scan.dataset, f"sub-{scan.subject}/sub-{scan.subject}_sessions.tsv")
         if self.tree.has(path):
             yield self._read_once(

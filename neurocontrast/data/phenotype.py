@@ -137,7 +137,10 @@ def _filled_cells(cells: dict[str, str]) -> dict[str, str]:
 
 
 def _session_of(cell: str) -> str:
-    """Return the session in the cell of a session's column, without ``ses-``; "" if missing."""
+    """Return a session's label without ``ses-``; "" if the cell is missing.
+
+    `cell` is the cell of one row in the column that names sessions.
+    """
     if is_missing(cell):
         return ""
     return cell.removeprefix("ses-")
@@ -226,7 +229,8 @@ def _decoded_columns(
 def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal]) -> None:
     """Replace decoded values that seem to be codes for a missing value, in `values`, by refusals.
 
-    `values` is written cell → decoded value, and `cells` are all cells of the column.
+    `values` is a dict: cell as written in the column → decoded value; it is changed in place.
+    `cells` are all cells of the column, and `kind` is the meaning of the column, such as ``age``.
     """
     decoded: list[str] = []
     for value in map(values.__getitem__, cells):

@@ -54,7 +54,10 @@ class Problems:
             raise DataError(self.to_text())
 
     def pass_on(self, collected: "Problems | None") -> None:
-        """Move all problems and hints to `collected`; if None, raise a `DataError` for any."""
+        """Move all problems and hints to `collected`; if None, raise a `DataError` for any problem.
+
+        Hints without a problem raise nothing.
+        """
         if collected is None:
             self.raise_if_any()
             return

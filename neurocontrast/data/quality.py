@@ -148,7 +148,7 @@ def inspect_scans(
     n_workers: int = 0,
     progress: Progress = SILENT,
 ) -> list[Finding]:
-    """Inspect every scan in `n_workers` processes; return the findings in the scans' order."""
+    """Inspect every scan in `n_workers` processes; return a `Finding` for each, in order."""
     findings: dict[ScanFiles, Finding] = {}
     arguments = [(scan, preprocessing, deep) for scan in dict.fromkeys(scans)]
     title = "Reading headers"
@@ -164,10 +164,10 @@ def inspect_scans(
 
 
 def doubts_about(cohort: Cohort) -> list[str]:
-    """Return a cohort's warnings, and warnings about its missing cells, subjects and sites.
+    """Return warnings about a cohort's table: missing cells, alike subjects, and small sites.
 
-    Subjects with two sexes or alike names are named, and so are small sites, and sites with a
-    single diagnosis.
+    The warnings that ``cohort.warnings`` already holds come first. Subjects with two sexes or alike
+    names are named, and so are small sites, and sites with a single diagnosis.
     """
     table = cohort.table
     doubts = list(cohort.warnings)
@@ -247,8 +247,9 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     """Return warnings about scans, from their `findings`, each as one text for all its images.
 
-    A warning that several images share has their number and the first path. Further warnings name
-    files that are copies of one another, and ``.npy`` arrays among NIfTI images.
+    `findings` are the results of `inspect_scan`, one for each scan. A warning that several images
+    share has their number and the first path. Further warnings name files that are copies of one
+    another, and ``.npy`` arrays among NIfTI images.
     """
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)
@@ -272,7 +273,8 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
 def _doubts_about_arrays(findings: Sequence[Finding]) -> list[str]:
     """Return a list of one warning if some scans are ``.npy`` arrays and others are NIfTI images.
 
-    Arrays have no orientation. The list is empty without a warning; `findings` are of all scans.
+    Arrays have no orientation. The list is empty without a warning. `findings` are the results of
+    `inspect_scan`, one for each scan.
     """
     headers = [finding.header for finding in findings if finding.header]
     n_arrays = sum(header.spacing_mm is None for header in headers)

@@ -93,6 +93,9 @@ def read_sexes(cells: Sequence[str]) -> SexColumn:
     is refused, since ``m`` can be mujer. The codes 1 and 2 are read unless the column has further
     numbers.
 
+    A refused cell raises no error: in `values` of the returned `SexColumn` it is a `Refusal`, which
+    has the reason and a hint for the user.
+
     Examples
     --------
     >>> read_sexes(["m", "w", "n/a"]).values

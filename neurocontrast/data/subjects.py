@@ -83,7 +83,11 @@ def first_visits(subjects: Sequence[str], sexes: Sequence[object] | None) -> dic
 
 
 def visit_of(first: str) -> str:
-    """Return the message for a row whose name looks like a later visit of another row's person."""
+    """Return the text of a problem: a row's name looks like a later visit of another row's person.
+
+    `first` is the name of that person's first row. The text is returned always; the caller has
+    compared the names with `first_visits`.
+    """
     return f"looks like a visit of the person of {shown(first)}, by its name"
 
 

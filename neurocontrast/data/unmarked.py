@@ -17,7 +17,7 @@ _YOUNGEST = 5.0
 """Smallest age in years of all other people for which an age of 0 counts as a code; an age of 99
 counts as a code if all other people are at most `_OLDEST`."""
 _N_PEOPLE = 2
-"""Smallest number of people with the same number, for a code that could also be an age."""
+"""Smallest number of rows with the same number, for a code that could also be an age."""
 _WORDS = frozenset(("?", "??", "-", "--", "---", "*", "(blank)", "#div/0!", "#value!", "#ref!"))
 _ERRORS = frozenset(("#name?", "#num!"))
 REMEDY = "Write n/a where a value is not known: codes and words for it are not guessed."
@@ -27,8 +27,8 @@ def unmarked_missing(column: str, cells: Iterable[str | None]) -> frozenset[str]
     """Return cells of a column that seem to be codes or words for missing values.
 
     Among numbers, -9 is such a cell if no other number is below 0, and 99 or 999 if all other
-    numbers are far below; among ages, 99 and 0 if two people have the code and nobody an age near
-    the code; among words, a question mark, a dash, an error of a spreadsheet, -9 or 999.
+    numbers are far below; among ages, 99 and 0 if two rows or more have the code and none an age
+    near the code; among words, a question mark, a dash, an error of a spreadsheet, -9 or 999.
 
     Examples
     --------
@@ -88,9 +88,9 @@ def _codes(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
 def _codes_of_age(numbers: dict[str, float], counts: dict[str, int]) -> set[str]:
     """Return the cells of ages 0 and 99 that seem to be codes for a missing age.
 
-    Only these two ages are looked at, and only if several people have the cell. 99 is a code if no
-    other age is above 89, and 0 if no other age is below 5. `numbers` is cell → age, and `counts`
-    is cell → number of rows.
+    Only these two ages are looked at, and only if two rows or more have the cell. 99 is a code if
+    no other age is above 89, and 0 if no other age is below 5. `numbers` is cell → age, and
+    `counts` is cell → number of rows.
     """
     others = sorted(set(numbers.values()) - set(_AGES))
     if not others:

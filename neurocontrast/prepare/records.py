@@ -1,4 +1,8 @@
-"""Records next to the images of prepared scans: input files, recipe, measures and digests."""
+"""Records next to the images of prepared scans: input files, recipe, measures and digests.
+
+The recipe is the options of preparation and the versions of the code, by which outdated images are
+noticed (`recipe_of`).
+"""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -209,9 +213,11 @@ def write_record(
     measures: ScanMeasures,
     files: Sequence[str],
 ) -> None:
-    """Write ``{stem}.json`` on a scan's prepared images: input files, recipe, measures, digests.
+    """Write ``{stem}.json`` on a scan's prepared images: input files, options, measures, digests.
 
-    `described` are the input files, and `files` the names of the images in `folder`.
+    `described` are the input files, and `files` the names of the images in `folder`. With the
+    `options` of preparation the versions of the code are written, by which outdated images are
+    noticed.
     """
     recipe = recipe_of(options)
     record = PreparedScan(

@@ -78,11 +78,14 @@ def prepare_scan(
 ) -> ScanOutcome:
     """Prepare one scan, unless prepared before; return the scan's measures or a problem.
 
-    `source` is the file of the scan, and `mask_path` the file of its brain mask, or "". The results
-    are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and the record ``{stem}.json`` in `folder`,
-    with paths that start from `root`. When images are written, and not for a scan that was prepared
-    before, ``participants.tsv``, ``imitations.tsv`` and ``quality.tsv`` in the folder above
-    `folder` are removed first.
+    The measures are in a `ScanOutcome`; for a scan that was prepared before they are read from its
+    record ``{stem}.json``.
+
+    `source` is the file of the scan, and `mask_path` the file of its brain mask, or "". Written to
+    `folder` are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and the record ``{stem}.json``,
+    which has the path of `source` relative to the folder `root`. When images are written, and not
+    for a scan that was prepared before, ``participants.tsv``, ``imitations.tsv`` and
+    ``quality.tsv`` in the folder above `folder` are removed first.
     """
     out = Path(folder)
     try:
@@ -280,11 +283,12 @@ def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
 def _imitations(spacing_mm: float) -> TwoViews:
     """Return a `TwoViews`, whose method `view` changes a brain as if acquired at another scanner.
 
-    Each number of a view gives another random change of registration (size and position), contrast,
-    bias field, sharpness, noise and brain extraction. `spacing_mm` is the voxel size of the brain.
-    The ranges cover the differences between sites of three collections: the ratio of white to grey
-    matter is 1.3 to 1.5, the brain's size in the template's space differs by 5 % of its volume's
-    third root, and the rim of fluid that an extraction leaves is up to 6 mm deep.
+    The argument `view` of this method is a number, and each number gives another random change of
+    registration (size and position), contrast, bias field, sharpness, noise and brain extraction.
+    `spacing_mm` is the voxel size of the brain. The ranges cover the differences between sites of
+    three collections: the ratio of white to grey matter is 1.3 to 1.5, the brain's size in the
+    template's space differs by 5 % of its volume's third root, and the rim of fluid that an
+    extraction leaves is up to 6 mm deep.
     """
     rim = _voxels(0.5, spacing_mm)
     settings = AugmentSettings(

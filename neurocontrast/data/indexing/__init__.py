@@ -180,8 +180,8 @@ def _add_left_out(
 ) -> None:
     """Add to `index` the scans and people that ``--skip`` leaves out, with reasons and counts.
 
-    `kept` tells for each scan whether it stays. Problems of other scans' cells are added to
-    ``cells_not_read``.
+    `kept` tells for each scan whether the index keeps it. Problems with the name of a left-out scan
+    or person are the reasons; all other problems are added to ``index.cells_not_read``.
     """
     people = {True: set[str](), False: set[str]()}
     sessions = {True: set[str](), False: set[str]()}

@@ -1,4 +1,9 @@
-"""Choose among the scans of a folder: one layout, one longitudinal stream, one image a session."""
+"""Choose among the scans of a folder: one layout, one longitudinal stream, one image a session.
+
+A longitudinal stream is one sort of results of FreeSurfer's or CAT12's longitudinal processing:
+scans as they were taken (``cross``), copies registered to the person's template (``long``), or
+these templates (``base``).
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -226,9 +231,12 @@ def _measures_below(
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
     """Return a table of the regional measures below a folder, and paths left out with reasons.
 
-    The table is None if there are none, or if they cannot be read and are not `needed`; such tables
-    are an error if `needed`. With `needed` or `skip`, single scans that cannot be read are in
-    `unread` of the result.
+    The table is None if there are no measures below the folder `root`. If measures are there and
+    cannot be read, a `DataError` is raised if `needed`; otherwise the table is None, and the reason
+    is in the list of left-out paths.
+
+    If `needed` or `skip` is true, single scans that cannot be read are no error: the table lists
+    them in its attribute `unread`.
 
     `rules` has key → value of ``--choose``, and `keep` the columns to keep by ``--keep``. Both are
     changed in place: rules that choose between tables of measures (atlas, measure, stream, dataset)

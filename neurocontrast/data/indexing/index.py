@@ -1,4 +1,7 @@
-"""Define the index of a folder's scans: the table, the record of the choice, and the settings."""
+"""Define the index of a folder's scans (`Index`), and the settings of indexing (`IndexSettings`).
+
+An `Index` has the table of the scans, and records which scans were chosen or left out and why.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -83,7 +83,7 @@ def row_of(
     layout: str,
     site_from: SiteFrom,
 ) -> dict[str, str]:
-    """Return the row of a scan in the index: column → cell.
+    """Return a scan's row in the table that `index` writes: column → cell.
 
     Parameters
     ----------
@@ -223,7 +223,11 @@ def _check_rows(
 def _note_other_sessions(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, index: Index
 ) -> None:
-    """Add a note to `index` for each table whose rows of a scan's person are of other sessions."""
+    """Note in `index` each table with rows of a scan's person, but none of that scan's session.
+
+    One such scan suffices for a note. The note counts these scans, and says that the table's rows
+    were not joined to them.
+    """
     names: dict[str, list[str]] = defaultdict(list)
     for scan, of_scan in zip(scans, facts, strict=True):
         for table in people.general(scan.dataset):

@@ -246,7 +246,11 @@ def _facts_of_freesurfer(text: str) -> dict[str, str]:
 
 
 def _text(tree: Tree, *paths: str) -> str:
-    """Return the text of the first of `paths` that is a file of the tree; "" if none is."""
+    """Return the text of the first of `paths` that is in `tree`, the listing of a folder's files.
+
+    "" is returned if none is there. A file that is there and cannot be read is an error; no further
+    path is tried.
+    """
     path = tree.first(*paths)
     if not path:
         return ""

@@ -143,11 +143,12 @@ def _check_one_home(members: Sequence[Member], names: dict[str, str]) -> None:
 
 
 def scans_of_homes(scans: Iterable[FoundScan], dataset: str) -> list[FoundScan]:
-    """Return the scans that the user's rule `dataset` keeps, for subjects of one name in folders.
+    """Return the scans to keep by the rule `dataset`, on subjects of one name in several folders.
 
-    The rule ``all`` keeps all scans as scans of different people, and names each scan's data set
-    after the folder that holds the subject's folder; ``same`` keeps all scans unchanged. The name
-    of a folder keeps the scans of this folder. With "", a name that is in several folders is an
+    The rule is the user's. ``all``: subjects in different folders are different people; all scans
+    are kept, and each scan's data set is named after the folder that holds its subject's folder.
+    ``same``: all scans are kept unchanged. The name of a folder: only the scans of this folder are
+    kept. "": all scans are kept unchanged, and a subject's name that is in several folders is an
     error, as in `choose_homes`.
     """
     listed = list(scans)

@@ -35,10 +35,12 @@ class StreamChoice:
 
 
 def stream_of(name: str, *, is_template: bool = False) -> str:
-    """Return the longitudinal stream of a subject's folder: ``cross``, ``long`` or ``base``.
+    """Return the longitudinal stream of a subject by its name: ``cross``, ``long`` or ``base``.
 
-    A template (`is_template`) is of the stream ``base``. ``A.long.B`` is a longitudinal copy. CAT12
-    puts ``avg_`` before the names of averages, and ``r`` before the names of realigned scans.
+    ``long`` are copies registered to a template: FreeSurfer's ``A.long.B`` and CAT12's ``rsub-X``.
+    ``base`` are templates, averages of a person's scans: names that begin with CAT12's ``avg_`` or
+    end with ``.base``, and any name if `is_template` is true and the name is not of a copy. All
+    other names are ``cross``, scans as they were taken.
     """
     if MARK in name or name.startswith(_REALIGNED_BY_CAT12):
         return "long"
@@ -60,7 +62,12 @@ def streams_of(subjects: Sequence[str]) -> list[str]:
 
 
 def scan_of_stream(name: str) -> str:
-    """Return the name of the scan behind a longitudinal copy, or behind an average of scans."""
+    """Return a subject's name without the marks that longitudinal processing adds to the name.
+
+    `name` is the name of a FreeSurfer subject's folder or of a CAT12 file. The result is A for a
+    longitudinal copy ``A.long.B``, ``sub-X`` for CAT12's realigned scan ``rsub-X`` or for its
+    average ``avg_sub-X`` of several scans, and any other name unchanged.
+    """
     name = name.partition(MARK)[0].removeprefix(_AVERAGE_OF_CAT12)
     if name.startswith(_REALIGNED_BY_CAT12):
         return name[1:]
@@ -121,10 +128,12 @@ def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) 
 def scans_of_stream(
     scans: Iterable[FoundScan], stream: str
 ) -> tuple[list[FoundScan], list[FoundScan], str]:
-    """Return the scans of the chosen longitudinal stream, all other scans, and a note on others.
+    """Return the scans of one longitudinal stream, all other scans, and a note on the others.
 
-    `stream` is the name by the user, or "" for the default of `choose_stream`. The note is "" if no
-    scan is left out.
+    A stream is one sort of results of longitudinal processing: scans as they were taken
+    (``cross``), copies registered to the person's template (``long``), or these templates
+    (``base``). `stream` is the user's choice of the three; if "", ``cross`` is taken, or ``long``
+    if there is no ``cross``. The note is "" if no scan is left out.
     """
     listed = list(scans)
     names = []

@@ -247,7 +247,10 @@ class FoundScan:
 
     @property
     def person(self) -> str:
-        """Label of the subject, after the name of the data set if the root folder holds several."""
+        """Label of the subject; if the root folder holds several data sets, as ``dataset_subject``.
+
+        ``dataset`` is the name of the scan's data set.
+        """
         name = self.subject
         if self.dataset:
             name = f"{self.dataset}_{self.subject}"

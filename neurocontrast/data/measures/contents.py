@@ -68,10 +68,12 @@ def contents_of_measures(values: pd.DataFrame) -> list[str]:
 
 
 def _groups_of(names: list[str]) -> Iterator[tuple[list[str], int]]:
-    """Yield the columns of measures for each digest of a row, and the number of significant digits.
+    """Yield groups of the columns of measures, each with a number of significant digits.
 
-    `names` are the sorted columns. Each exact digest (four digits) takes every n-th column; each
-    coarse digest (three digits) takes neighbouring columns.
+    A digest of a row of measures is made of the row's values in one group of columns, rounded to
+    these digits. `names` are the sorted columns. They are first dealt in turn to n groups with four
+    digits (exact digests): each group takes every n-th column. They are then cut into groups of
+    neighbouring columns with three digits (coarse digests).
     """
     n_digests = int(np.clip(len(names) // _N_OF_DIGEST, 1, _N_DIGESTS))
     for first in range(n_digests):
@@ -112,6 +114,11 @@ def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.
 
 
 def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Round measures to nine significant digits, so that units change no later rounding."""
+    """Round measures to nine significant digits, which removes errors of a conversion of units.
+
+    A value that was converted by a power of ten, such as from mm³ to mL, may differ in its last
+    binary digits. After this rounding, rounding to three or four digits gives the same digits in
+    both units.
+    """
     scale = _scale_of(values, _N_EXACT)
     return np.round(values * scale) / scale

@@ -227,19 +227,20 @@ class MeasuresContract(MeasureSettings):
         empty: Collection[str] = (),
         may_be_absent: bool = False,
     ) -> None:
-        """Refuse a table without measures of training, or with too many empty for everybody.
+        """Refuse a table if a measure of training is absent, or too many are empty for everybody.
 
         Parameters
         ----------
         values : container of str
-            Names of the measures.
+            Names of the measures of which the table has values.
         source : str
-            Name of their table in messages.
+            Name of the table in messages.
         empty : collection of str
             Names of the measures that the table has, and that nobody has a value of; more than
             `max_missing` of them are refused.
         may_be_absent : bool
-            Whether measures that are not in the table count as empty.
+            Whether measures of training that are not in the table count as empty; by default one
+            such measure is refused.
         """
         lacking = [name for name in self.columns if name not in values]
         absent = [name for name in lacking if name not in empty]
@@ -390,10 +391,11 @@ def _reason_of(error: ErrorDetails) -> str:
 
 
 def ways_out(share: float) -> str:
-    """Return advice for people who lack measures: options to leave out, or fill with medians.
+    """Return advice for people who lack measures: ``--skip``, or a larger ``data.max_missing``.
 
-    `share` is the largest share of the measures that a person lacks. The advice for a message is a
-    sentence with ``--skip`` and ``data.max_missing``.
+    The advice is a text for a message. ``--skip`` leaves the people out; with a larger
+    ``data.max_missing`` they stay, and medians of the training people take the place of missing
+    measures. `share` is the largest share of the measures that a person lacks.
     """
     return (
         "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="

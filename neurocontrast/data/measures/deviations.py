@@ -124,8 +124,8 @@ def deviations_from_run(inspected: InspectedMeasures, contract: MeasuresContract
     """Compare inspected people and their sites with the people that a run was trained on.
 
     Return `Deviations`: for each person and measure, the distance from the run's training median in
-    standard deviations, and for each site the median of its people. `contract` has these medians
-    and standard deviations.
+    standard deviations, and for each site and measure the median of these distances over the site's
+    people. `contract` has the training medians and standard deviations.
     """
     of_people = contract.deviations(inspected.values)
     names = list(contract.columns)
@@ -221,8 +221,10 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
     """Return a table with a row for each measure of inspected people, most outliers first.
 
-    Columns are counts of outliers, missing and zero values, the median, and the site that deviates
-    most, with its deviation from `deviations`.
+    Columns are the kind of the measure, its median, the number of people with an outlier, without a
+    value and with an impossible 0, the site furthest from usual values, ``shift`` (this site's
+    median distance from them in standard deviations, as `deviations` has it in `of_sites`), and
+    whether the measure is constant.
     """
     names = deviations.of_people.columns
     values = inspected.values.reindex(columns=names)
@@ -250,7 +252,9 @@ def table_by_site(
 ) -> pd.DataFrame:
     """Return a table with a row for each of `measures` and each site of inspected people.
 
-    Columns are counts, quantiles of the values, and the deviation of the site from `deviations`.
+    Columns are the number of people with a value, with none, with an impossible 0 and with an
+    outlier, quantiles of the values, and ``shift``: the site's median distance from usual values in
+    standard deviations, as `deviations` has it in `of_sites`.
     """
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))

@@ -45,8 +45,11 @@ def files_of_measures(
 ) -> dict[tuple[str, str], list[Path]]:
     """Return (format, atlas) → files, for the files in a folder that hold regional measures.
 
-    Links to a file that is listed too are left out, and so are streams of FreeSurfer other than
-    `stream`. `notes` gets lines on files left out, and on tables whose content is not on this disk.
+    Links to a file that is listed too are left out. So are results of FreeSurfer in other
+    longitudinal streams than `stream`: scans as they were taken (``cross``), copies registered to a
+    template (``long``), or templates (``base``); if "", ``cross`` is taken, or ``long`` if there is
+    no ``cross``. `notes` gets lines on files left out, and on tables whose content is not on this
+    disk.
     """
     if notes is None:
         notes = []
@@ -147,8 +150,8 @@ def _without_links(paths: Sequence[Path], root: Path, notes: list[str]) -> list[
 def sheets_at(path: Path, choice: Choice, notes: list[str]) -> list[Sheet]:
     """Read the file `path`, or the chosen tables of the folder `path`, as `Sheet` objects.
 
-    `choice` says which atlases, measure and stream are taken; `notes` gets lines on tables left
-    out.
+    `choice` says which atlases, measure and longitudinal stream (``cross``, ``long`` or ``base`` of
+    FreeSurfer) are taken; `notes` gets lines on tables left out.
     """
     if not path.is_dir():
         if choice.atlas or choice.measure not in ("thickness", "all"):
@@ -210,7 +213,10 @@ def _sheets_of_file(path: Path, stream: str, notes: list[str]) -> list[Sheet]:
 def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
     """Return a `Sheet` with a table's rows of one longitudinal stream, named by `stream`.
 
-    `notes` gets a line on rows of other streams.
+    Streams are scans as they were taken (``cross``), copies registered to a template (``long``) and
+    templates (``base``); a row's stream is known by the subject's name. If `stream` is "",
+    ``cross`` is taken, or ``long`` if there is no ``cross``. `notes` gets a line on rows of other
+    streams.
     """
     names = [re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1] for cell in sheet.identifiers]
     streams = streams_of(names)
@@ -223,11 +229,14 @@ def _of_stream(sheet: Sheet, stream: str, notes: list[str]) -> Sheet:
 
 
 def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
-    """Choose or rename subjects who are in several folders below `root`, and return the tables.
+    """Apply the user's rule `dataset` to subjects of one name in several folders below `root`.
 
-    `dataset` is the user's rule on subjects of one name in several folders: one person, or
-    different people (see `read_tables`). Different people get the name of the folder in `datasets`
-    of their table. A table that is one file of many people is unchanged.
+    Return the tables with the rows that stay. The rule ``all``: such subjects are different people;
+    all rows stay, and each gets the name of its folder in the table's `datasets`, to be put in
+    front of the subject's name. ``same``: one person, and all rows stay. The name of a folder: only
+    its rows stay. "": a `DataError` if a name is in several folders.
+
+    A table that is one file of many people is unchanged.
     """
     members: list[Member] = []
     whole = []

@@ -92,7 +92,10 @@ def read_sheets(reader: Format, files: Sequence[Path]) -> list[Sheet]:
 
 
 def _damage_of(reader: Format, files: Sequence[Path]) -> dict[Path, str]:
-    """Return file → reason, for each of `files` that the format cannot read even alone."""
+    """Return file → reason, for each of `files` that cannot be read in the format `reader`.
+
+    Each file is read alone, to find the damaged ones after reading all together failed.
+    """
     damage = {}
     for file in files:
         try:

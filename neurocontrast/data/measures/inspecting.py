@@ -114,7 +114,11 @@ class InspectedMeasures:
         return rows
 
     def line(self, row: int) -> int | None:
-        """Return the line of a row in the table of people; None without such a table."""
+        """Return the number of the line in the table of people for the person at position `row`.
+
+        `row` counts from 0, and lines are those of the table's file. None if there is no table of
+        people.
+        """
         if not len(self.lines):
             return None
         return self.lines[row]
@@ -304,8 +308,8 @@ def _add_lacking(inspected: InspectedMeasures, max_missing: float) -> None:
 def _n_bad_cells(inspected: InspectedMeasures) -> npt.NDArray[np.int64]:
     """Return the number of unreadable cells of measures of each inspected person, an array (n,).
 
-    Unreadable cells are counted in the problems of `inspected`, where each already is one. Nothing
-    is changed.
+    Each unreadable cell already is a problem in `inspected`; these problems are counted here, and
+    none is added.
     """
     n_bad = np.zeros(len(inspected.names), dtype=np.int64)
     for problem in inspected.problems.found:

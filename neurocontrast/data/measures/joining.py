@@ -53,9 +53,10 @@ def record_of_table(participants: Path) -> Path:
 def find_measures(participants: Path) -> Path:
     """Return the path of the table of measures for a table of people, if the user names none.
 
-    It is the path of `measures_of_table`, if this file or the JSON file that `index` writes for
-    `participants` exists, and else ``measures.tsv`` in the folder of `participants`. The file at
-    the returned path may be absent.
+    `participants` is the path of the table of people. `index` writes the measures of ``a.tsv`` to
+    ``a_measures.tsv`` (`measures_of_table`). This path is returned if the file exists, or if the
+    JSON file that `index` writes for `participants` exists; otherwise ``measures.tsv`` in the same
+    folder. The file at the returned path may be absent.
     """
     measures = measures_of_table(participants)
     if measures.is_file() or record_of_table(participants).is_file():
@@ -84,10 +85,11 @@ def read_measures(
     atlas, measure : str, optional
         Choice from folders, as in `neurocontrast.data.measures.read_tables`.
     all_measured : bool
-        Whether people without measures are refused.
+        Whether people without measures are refused; if not, they stay, with missing measures.
     skip : bool
-        Whether measures are missing, with a warning that names their scans, where files or cells
-        cannot be read.
+        Whether to go on if files or cells of some scans cannot be read: the scans then have no
+        measures, for which `all_measured` refuses them, and a warning names them. By default
+        unreadable files and cells are refused.
 
     Returns
     -------
@@ -97,7 +99,8 @@ def read_measures(
     Raises
     ------
     DataError
-        Names everybody who has no measures, and all that is wrong with the tables.
+        If the tables cannot be read; or, with `all_measured`, with the names of all people who
+        have no measures.
     """
     people = read_cohort(participants, channels=())
     return add_measures(

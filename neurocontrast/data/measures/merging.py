@@ -275,6 +275,9 @@ def region_of_column(column: str, sheet: Sheet, keep: Sequence[str]) -> Region |
 
 
 def holds_numbers(cells: Sequence[str]) -> bool:
-    """Tell whether `cells`, of a column, are not all missing, and all others are numbers."""
+    """Tell whether a column has a number in some cell, and numbers or missing values in all others.
+
+    `cells` are the column's cells as text.
+    """
     filled = pd.Series(list(filterfalse(is_missing, cells)), dtype=object)
     return len(filled) > 0 and bool(pd.to_numeric(filled, errors="coerce").notna().all())

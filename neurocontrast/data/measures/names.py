@@ -122,9 +122,9 @@ def _folded(name: str) -> str:
 def _by_fold(names: str, start: str = "") -> dict[str, str]:
     """Return simplified spelling → usual name, for the structures named in the text `names`.
 
-    `names` is one text with spaces or line breaks between the names. A simplified spelling is
-    `start`, a hemisphere's letter or "", and the name as `_folded` returns it: in lower case,
-    without separators ("lhippocampus"). Other usual spellings of a structure are keys, too.
+    `names` is one text of usual names, with spaces or line breaks between them. The keys are each
+    usual name, and its other spellings in `_OTHER_SPELLINGS`, in lower case without separators
+    (`_folded`). `start`, a hemisphere's letter or "", is put before each key: "lhippocampus".
     """
     by_fold = {}
     for name in names.split():

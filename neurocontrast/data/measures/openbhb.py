@@ -36,11 +36,12 @@ _N_FOLDERS_UP = 6
 
 
 def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
-    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy`` of one atlas, as a `Sheet` a measure.
+    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy`` of one atlas; return `Sheet` objects.
 
-    A `Sheet` is a table of text with a row for each scan. Arrays are ``vbm_roi`` (284 volumes),
-    ``fs_desikan_roi`` (7 measures of 68 regions) and ``fs_destrieux_roi`` (148 regions). The folder
-    ``resource`` names their columns.
+    A `Sheet` is a table of text with a row for each scan and a column for each region. ``vbm_roi``
+    (284 volumes) gives one `Sheet`. ``fs_desikan_roi`` (7 measures of 68 regions) and
+    ``fs_destrieux_roi`` (148 regions) give one for each measure, such as thickness. The folder
+    ``resource`` names the regions and measures.
     """
     named = _ARRAY.fullmatch(paths[0].name)
     assert named is not None

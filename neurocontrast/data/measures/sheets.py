@@ -70,7 +70,10 @@ class Sheet:
     """
 
     def line(self, row: int) -> int | None:
-        """Return the line of a row in the file; None if every row has a file of its own."""
+        """Return the line number in the file of the row at position `row`, counted from 0.
+
+        None if every row has a file of its own.
+        """
         if not self.lines:
             return None
         return self.lines[row]
@@ -111,7 +114,12 @@ class SharedFacts:
 
 
 class ScanRow(NamedTuple):
-    """Regional measures of a scan that has a file of its own, and the file's `SharedFacts`."""
+    """Regional measures of a scan that has a file of its own: a row of a table to be made.
+
+    `cells` is column → cell, and `facts` has what all columns of the file share: hemisphere,
+    measure, atlas, software and scale. `sheets_of_scans` joins rows with equal facts to one
+    `Sheet`.
+    """
 
     file: Path
     identifier: str

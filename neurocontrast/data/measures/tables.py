@@ -131,7 +131,8 @@ def read_tables(
         Parcellation to take from folders, such as ``aparc``; by default the first present one of
         Destrieux (``aparc.a2009s``), Desikan (``aparc``), DKT (``aparc.DKTatlas``) and
         Neuromorphometrics. Or the file of segmented structures, such as ``aseg.VINN``; by default
-        ``aseg``, which surfaces correct. Both are given as ``aparc,aseg.VINN``.
+        ``aseg``, the volumes corrected with the help of FreeSurfer's surfaces. Both are given as
+        ``aparc,aseg.VINN``.
     measure : str, default="thickness"
         Measure of the cortex to take from folders: ``thickness``, ``area``, ``volume`` or ``all``.
     stream : {"cross", "long", "base"}, optional

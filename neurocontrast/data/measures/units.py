@@ -142,8 +142,9 @@ class _Unit:
 def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
     """Refuse measures whose median over people is far from usual, and name the likely unit.
 
-    `values` has a row for each person, and `kinds` is measure → kind. Checked are the measures of
-    known usual size, in `_TYPICAL`, and the first column of thickness, of which 2.5 mm is usual.
+    `values` has a row for each person and a column for each measure. `kinds` is measure →
+    thickness, volume, area or other. Checked are the measures of known usual size, in `_TYPICAL`,
+    and one thickness: the first column of this kind that has values, of which 2.5 mm is usual.
     Other measures are not checked.
     """
     medians = values.median()
@@ -203,8 +204,9 @@ def check_units_of_people(
 
     A person is refused if three columns, and a tenth of the columns of one kind of measure, are off
     by the factor of a unit. A column is refused if half of a site, or a hundredth of all people,
-    are off. A head size is refused alone, since no head is a thousandth of another. Columns with
-    values below 0 seem to be standardised, and are not judged.
+    are off. One exception: a person's head size in another unit is refused even if no other column
+    is off, since no head is a thousandth of another. Columns with values below 0 seem to be
+    standardised, and are not judged.
 
     Parameters
     ----------
@@ -296,7 +298,10 @@ def _shown(value: float) -> str:
 def _rows_off(
     is_off: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the people who have many, or two or more and all, measures in a wrong unit.
+    """Return a mask of the people who have many or all of their measures in a wrong unit.
+
+    Many are at least `_N_COLUMNS` measures, and at least the share `_SHARE_OF_COLUMNS` of the
+    measures that the person has. All counts only for a person with two measures or more.
 
     `is_off` (people, measures) tells whether a value is off by the factor of the wrong unit, and
     `is_known` whether there is a value.

@@ -101,14 +101,18 @@ class RegionalMeasures(Source):
 
     @property
     def choice(self) -> dict[str, str]:
-        """Settings `atlas` and `measure` of `data`, by name: options of `Choice` among tables."""
+        """Options that choose among the tables of measures in a folder: ``atlas`` and ``measure``.
+
+        A dict of these two settings of section ``data`` by name, for use as keyword arguments.
+        """
         return {"atlas": self.data.atlas, "measure": self.data.measure}
 
     def _compared(self, cohort: Cohort) -> Cohort:
-        """Return `cohort`, with warnings where its measures differ from measures of a trained run.
+        """Return `cohort` after comparing its measures with the measures of a trained run.
 
-        Absent columns and wrong units are refused; another atlas or program gives a warning.
-        Without a trained run, the cohort is returned unchanged.
+        The run is the one from which `as_in_run` made this source; without one, `cohort` is
+        returned unchanged. Absent columns and wrong units are refused. For another atlas or
+        program, a warning is added to `warnings` of the returned cohort.
         """
         table = cohort.measures
         contract = self.contract_
@@ -210,15 +214,18 @@ class RegionalMeasures(Source):
     def unlearnable(self, cohort: Cohort, seed: int) -> dict[int, str]:
         """Return row → reason, for people who lack more measures than a new run would allow.
 
-        The training people are found with ``data.val_fraction`` and `seed`; see `unlearnable_at`.
+        Rows are positions in `cohort`. The share that a person may lack is ``data.max_missing``.
+        The training people, who determine the measures of the run, are found with
+        ``data.val_fraction`` and `seed`; see `unlearnable_at`.
         """
         return self.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
         """Return row → reason, for people who lack more measures than a new run would allow.
 
-        The measures to compare depend on the training people, whom `val_fraction` and `seed`
-        determine; so the split is made again without the listed people, until nobody is added.
+        Which measures a run learns from depends on its training people, whom `val_fraction` and
+        `seed` determine, and a person may lack only a share of these measures. So the split is made
+        again without the listed people, until nobody is added.
         """
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):
@@ -255,7 +262,8 @@ class RegionalMeasures(Source):
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
         """Return setting → value, for the settings of section ``data`` that a trained run fixed.
 
-        They are the settings of its standardisation, such as `head_size`.
+        They are the settings of the run's standardisation, such as `head_size`; a user's setting
+        may not contradict them. `preprocessing` is not used.
         """
         del preprocessing
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}

@@ -36,10 +36,15 @@ class Source:
 
     A source reads a cohort (`read_cohort`), preprocesses the samples (`make_ready`), reads the
     samples (`images`), and describes the preprocessing (`contract`), by which a source of new
-    samples repeats the preprocessing (`as_in_run`). Each kind of samples has a subclass, with all
-    these methods but `make_ready`, the size of a sample (`n_channels`, `shape`), and the settings
-    that a run has fixed (`in_run`). `augment` is a transform from Python that makes views, for
-    ``augment.transforms: python``; `frame` is a table from Python, in place of
+    samples repeats the preprocessing (`as_in_run`).
+
+    Each kind of samples has a subclass. A subclass defines at least the methods that raise
+    `NotImplementedError` here: `images`, `contract`, `as_in_run`, `in_run` (settings that a trained
+    run has fixed), `n_channels` and `shape` (size of a sample), and `built_in_views`. All other
+    methods have a default here; `make_ready`, for instance, does nothing.
+
+    `augment` is a transform that makes augmented views, passed by the user in Python, for
+    ``augment.transforms: python``; `frame` is a table passed in Python, in place of
     ``data.participants``.
     """
 
@@ -65,7 +70,10 @@ class Source:
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Table columns with the files of a scan, one a channel; None for column ``path``."""
+        """Names of the table columns with a scan's files, one column for each channel.
+
+        None if the table has one file for each scan, in the column ``path``.
+        """
         return None
 
     @property
@@ -206,7 +214,8 @@ class Source:
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
         """Return name → value of the settings of section ``data`` that a trained run has fixed.
 
-        `preprocessing` is the run's record in ``encoder.json``.
+        The values are of this source, which `as_in_run` has made from the run; a user's setting may
+        not contradict them. `preprocessing` is the run's record in ``encoder.json``.
         """
         raise NotImplementedError
 
@@ -222,13 +231,18 @@ class Source:
         raise NotImplementedError
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
-        """Return a function that makes two augmented views of a batch, as `two_views` does."""
+        """Return a function that makes two augmented views of a batch of samples.
+
+        The function is the object that `two_views` returns; a subclass may return another one.
+        """
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return an object that makes two views of a batch by section ``augment``.
+        """Return an object that makes two augmented views of a batch of samples.
 
-        The object applies `built_in_views`, or the transform from Python if the section says so.
+        Section ``augment`` of the configuration, `augment`, describes the views: the object applies
+        `built_in_views`, or, if ``augment.transforms`` is ``python``, the transform that the user
+        passed in Python as the source's attribute `augment`.
         """
         if augment.transforms is None:
             transform = self.built_in_views(augment)
@@ -303,7 +317,8 @@ class Source:
 def _record_of(augment: Transform) -> Any:
     """Return a description of the view transforms `augment`, for the run's ``provenance.json``.
 
-    If a transform cannot be described, such as a lambda, the names of all classes are returned.
+    If one of the transforms cannot be described, such as a lambda, a list with the class name of
+    each transform in `augment` is returned.
     """
     try:
         return describe(augment)
@@ -316,7 +331,8 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
     """Tell whether view transforms from Python are the ones that a run was trained with.
 
     `stored` is the run's record of its transforms, and `current` the description of the transforms
-    that the user now passes. If the record has too little to tell, a warning says so.
+    that the user now passes. If the record has too little to tell, True is returned, with a
+    warning.
     """
     same = is_same(stored, current)
     if same is None or (same and current and set(map(type, current)) == {str}):

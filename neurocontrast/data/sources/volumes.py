@@ -46,7 +46,10 @@ class BrainVolumes(Source):
 
     data: DataSettings
     python_transforms: Compose | None = None
-    """Preprocessing from Python, for ``data.transforms: python``; None to preprocess by `data`."""
+    """Preprocessing that the user passes in Python, for the setting ``data.transforms: python``.
+
+    None to preprocess by the settings `data`.
+    """
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
     columns: tuple[str, ...] | None = None
@@ -54,7 +57,11 @@ class BrainVolumes(Source):
 
     @property
     def channels(self) -> tuple[str, ...] | None:
-        """Table columns with the files of a scan: as a trained run records, or as `data` sets."""
+        """Names of the table columns with a scan's files, one column for each channel.
+
+        In a source made from a trained run they are `columns`, as the run records; before training
+        they are the setting ``data.channels``.
+        """
         if self.columns is not None:
             return self.columns
         return self.data.channels
@@ -96,10 +103,12 @@ class BrainVolumes(Source):
         return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with the preprocessing of `data`, or with transforms from Python.
+        """Return the source with its preprocessing: Python transforms of the user, or built-in.
 
-        Transforms from Python are tried on the first scan of `cohort`, to find the shape of the
-        images that they make.
+        With the setting ``data.transforms: python``, `python_transforms`, which the user passes in
+        Python, preprocess the scans; they are tried on the first scan of `cohort`, to find the
+        shape of the images that they make. Otherwise the other settings of section ``data``
+        describe the preprocessing. `rows` is not used.
         """
         del rows
         transforms: VolumeTransforms = self.data.preprocessing
@@ -108,10 +117,11 @@ class BrainVolumes(Source):
         return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
 
     def _tried(self, cohort: Cohort | None) -> DescribedTransforms:
-        """Return the transforms from Python with the shape of the image made of the first scan.
+        """Return the user's transforms with the shape of images that they make, as one object.
 
-        The first scan is of `cohort`, and with ``--skip`` the first that can be read. Random
-        transforms are refused.
+        The `DescribedTransforms` has the transforms `python_transforms`, which the user passes in
+        Python, and their `image_shape`, found on the first scan of `cohort`, with ``--skip`` the
+        first that can be read. Random transforms are a `ConfigError`.
         """
         transform = self.python_transforms
         if transform is None:
@@ -145,9 +155,9 @@ class BrainVolumes(Source):
     def as_in_run(self, samples: Samples) -> Self:
         """Return the source with a trained run's preprocessing, by settings or Python transforms.
 
-        `samples` is the part of the run's ``encoder.json`` on the samples. If the run's
-        preprocessing was transforms from Python, they are matched with the ones that the user
-        passes again.
+        `samples` is the part of the run's ``encoder.json`` on the samples. If the run was
+        preprocessed by transforms that a user passed in Python, `python_transforms`, which the user
+        must pass again, are matched with the record.
         """
         preprocessing = samples.preprocessing.content()
         chosen = replace(self, cache_dtype=samples.cache_dtype, columns=tuple(samples.channels))
@@ -162,7 +172,12 @@ class BrainVolumes(Source):
         return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
 
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
-        """Return name → value of the settings of section ``data`` that a trained run has fixed."""
+        """Return name → value of the settings of section ``data`` that a trained run has fixed.
+
+        The values are of this source, which `as_in_run` has made from the run; a user's setting may
+        not contradict them. `preprocessing` is the run's record in ``encoder.json``; if built-in
+        preprocessing is recorded there without percentiles, the result has no percentiles either.
+        """
         settings: dict[str, Any] = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         replaced = DataSettings.replaced()
         if not isinstance(self.transforms, Preprocessing):

@@ -66,9 +66,10 @@ def with_voxels(plan: Plan, progress: Progress) -> Plan:
 def _with_both(plan: Plan, model: ProbeModel) -> Plan:
     """Return an evaluation's plan with `model`, a linear model of voxels, and two more models.
 
-    The second is a Gaussian kernel model of the voxels, the third a probe of voxels and embedding
-    together. With the user's own estimator both are left out, and `model` too if the estimator
-    cannot fit it; the third needs an encoder with linear components.
+    The second model is a Gaussian kernel model of the voxels, the third a probe of voxels and
+    embedding together. The third is left out for an encoder without linear components. With the
+    user's own estimator the second and the third are left out, and if the estimator cannot fit
+    `model`, a warning takes its place.
     """
     outcome = keep_fitting(plan, model)
     second = make_second(plan, model)
@@ -123,10 +124,11 @@ def _read(
     record: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
-    """Read the voxels of scans, and return a linear model of the voxels to compare with `plan`.
+    """Read the voxels of scans, and return a linear model of the voxels, a baseline for `plan`.
 
-    `scans` has the files of each scan, `record` the preprocessing of the encoder. Unreadable scans,
-    and voxels of more than `MAX_BYTES`, are a `DataError`.
+    `plan` is the plan of an evaluation, in whose folds the model is fitted later, to be compared
+    with the probe of the embedding. `scans` has the files of each scan, `record` the preprocessing
+    of the encoder. Unreadable scans, and voxels of more than `MAX_BYTES`, are a `DataError`.
     """
     preprocessing = _choose_preprocessing(scans, plan, record)
     n_voxels = int(np.prod(preprocessing.image_shape))

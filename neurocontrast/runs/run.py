@@ -211,8 +211,9 @@ class Run:
     ) -> None:
         """Finish the run: save the weights of each encoder, and features of a test sample.
 
-        The features (``answer.json``) are of an artificial sample, so that ``weights verify`` can
-        check copies of the weights.
+        The features are of an artificial sample, so that ``weights verify`` can check copies of the
+        weights. `keep_answer` writes them to ``answer.json``, except for encoders of natural
+        images, or of scans with transforms from Python.
 
         Parameters
         ----------

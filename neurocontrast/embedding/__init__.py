@@ -54,8 +54,9 @@ class EmbeddingSettings(Settings):
     def reading(self) -> Json:
         """Return the settings that change features, as a dictionary for the embeddings table.
 
-        The keys are ``precision`` and ``layer``, and ``read_out`` if it is set: the blocks of the
-        network whose feature maps become features, and the grid over which the maps are averaged.
+        The keys are ``precision`` and ``layer``, and ``read_out`` if it is set. ``read_out`` is a
+        dictionary with the keys ``blocks``, the blocks of the network whose feature maps become
+        features, and ``grid``, the numbers of grid cells over which the maps are averaged.
         """
         keys: Json = {"precision": self.precision, "layer": self.layer}
         if self.read_out is not None:

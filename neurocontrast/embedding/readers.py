@@ -94,11 +94,12 @@ def load_readers(
 
 
 def _share(readers: Sequence[Reader]) -> list[Reader]:
-    """Return one `Reader` for all successive encoders whose samples have the same preprocessing.
+    """Join successive encoders of a run whose samples have the same preprocessing.
 
-    `readers` has one for each encoder of a run, with one network, in the order in which the
-    encoders' features are joined. A returned `Reader` has the network of one encoder, or a network
-    that joins the features of several. The order is kept.
+    `readers` has one `Reader` for each encoder of a run, with one network, in the order in which
+    the encoders' features are joined. The result is a list in the same order. Each stretch of
+    successive encoders with the same preprocessing has one `Reader` in the list, whose network
+    joins the features of all encoders of the stretch; any other encoder keeps its own.
     """
     shared = []
     for _, alike in groupby(readers, key=_preparation):
@@ -163,8 +164,10 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
     """Return the metadata of the embedded scans, with all columns that a run's encoders read.
 
-    The table has a row for each scan. `readings` has the listed scans for each encoder, or for each
-    group of encoders with equal preprocessing.
+    `readings` has an entry for each encoder, or for each group of encoders with equal
+    preprocessing; its `cohort` lists the embedded scans, with metadata and paths of files, as the
+    encoder reads them from the table. The result has a row for each scan, in the order of the first
+    entry.
     """
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)

@@ -39,10 +39,11 @@ _REACTIONS = ("warn", "error", "ignore")
 
 
 def _subjects_of(X: Any, n_scans: int) -> tuple[str, list[str]]:
-    """Return words that introduce subjects in a message, and the subject of each scan in `X`.
+    """Return the subject of each scan in `X`, and words to put before subjects in a message.
 
-    Subjects are in the column ``subject_id`` or ``participant_id`` of a DataFrame; other scans are
-    numbered.
+    The words come first in the result. If `X` is a DataFrame with the column ``subject_id`` or
+    ``participant_id``, the subjects are the column's values as text, and the words "subjects are".
+    Other scans have numbers, ``scan 0`` and so on, and the words "scans are of".
     """
     if isinstance(X, pd.DataFrame):
         for name in ("subject_id", "participant_id"):

@@ -147,10 +147,11 @@ class LinearComponents(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Network that maps samples to features, the means of feature maps over a sample or a grid.
+    """Network that maps samples to features, which are averages of feature maps over space.
 
-    Two-dimensional images are standardised by the encoder, so that mean and standard deviation are
-    stored with the weights.
+    A feature is the mean of one feature map over the whole sample, or, with a grid, over one cell
+    of the grid: each map then gives a feature for each cell. Two-dimensional images are
+    standardised by the encoder, so that mean and standard deviation are stored with the weights.
 
     Parameters
     ----------
@@ -261,9 +262,11 @@ class Encoder(nn.Module):
         return parameters
 
     def set_read_out(self, read_out: ReadOut) -> None:
-        """Choose the blocks whose feature maps are averaged, and the grid of the averages.
+        """Choose the blocks of the network, and the grid, by which feature maps become features.
 
-        The choice can be changed after training.
+        `read_out` names the blocks and the numbers of grid cells along each axis. A feature is the
+        mean of one feature map of a named block over one grid cell. The choice can be changed after
+        training.
 
         Raises
         ------

@@ -173,7 +173,10 @@ def _layers_of_resnet(
 
 
 def _width_of_resnet(settings: EncoderSettings, stage: int) -> int:
-    """Return the number of feature maps after stage 1, 2, 3 or 4 of the ResNet in the settings."""
+    """Return the number of feature maps after one stage of a ResNet.
+
+    `stage` is the number of the stage, from 1 to 4. The setting `name` says which ResNet.
+    """
     block, _, width, _ = _RESNETS[settings.name]
     expansion = {"basic": 1, "bottleneck": 4}[block]
     return width * expansion * 2 ** (stage - 1)

@@ -67,7 +67,10 @@ class ReadOut(Settings):
         return math.prod(self.grid)
 
     def check(self, name: str) -> None:
-        """Refuse blocks that a network lacks, and all but the default for a network without blocks.
+        """Refuse a choice of blocks and grid that the network called `name` cannot follow.
+
+        A network without blocks can follow the default choice alone: no `blocks`, and a `grid` of
+        one cell. A network with blocks cannot follow a block's number above its number of blocks.
 
         Raises
         ------

@@ -40,7 +40,7 @@ class Kernel(nn.Module):
     """
 
     columns: dict[str, Kind]
-    """Metadata columns that the kernel reads, each with its kind."""
+    """Kind of each metadata column that the kernel reads, by name: continuous or categorical."""
     supremum: float
     """Largest possible weight ‖w‖∞ over all metadata, such as 1 for a Gaussian; infinite if weights
     have no upper bound."""

@@ -251,11 +251,12 @@ class ColumnKernel(Kernel):
             self._check_sign(values, seen, names)
 
     def _check_formula(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Raise a DataError if a user's kernel computes weights that contradict its class.
+        """Raise a DataError if a user's kernel computes weights that its class does not allow.
 
-        Weights of all pairs of the cohort's `values` are computed, and compared with the class's
-        `supremum`, for example. `seen` is the mask of rows to use, and `names` name the rows in
-        messages.
+        Weights must have the right shape, be finite and symmetric, lie at or below the class's
+        `supremum` (the largest weight that the class declares), and be at least 0 if the class
+        declares `nonnegative`. Weights of all pairs of the cohort's `values` are computed. `seen`
+        is the mask of rows to use, and `names` name the rows in messages.
         """
         kept = seen.nonzero()[:, 0]
         features = self.scaled(values[kept])

@@ -91,7 +91,11 @@ class ConditionalEmbedding(nn.Module):
         self.ridge = float(ridge)
 
     def forward(self, metadata: Metadata) -> Tensor:
-        """Compute the operator W = (K + λI)⁻¹ K, (n, n), from a batch's metadata."""
+        """Compute the operator W = (K + λI)⁻¹ K, (n, n), from the metadata of a batch of n samples.
+
+        K is the matrix of the weights of `kernel` between all samples, λ the ridge penalty `ridge`,
+        and I the identity matrix. W has no gradient.
+        """
         return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
 

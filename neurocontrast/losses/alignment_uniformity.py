@@ -126,9 +126,9 @@ class ConditionalAlignment(Objective):
 
     −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term), with s_ij =
     <z_i, z_j>/τ the similarity of two embeddings of the batch, and w_ij the weight of their scans.
-    An anchor i whose weights are all 0 counts as 0; with one view the anchor is left out of the
-    mean. Alone, the loss collapses the representation: add a uniformity, such as
-    `GlobalUniformity`.
+    An anchor i whose weights are all 0 has the value 0. If the batch has two or more views of each
+    scan, this 0 is part of the mean; if the batch has a single view, the mean leaves the anchor
+    out. Alone, the loss collapses the representation: add a uniformity, such as `GlobalUniformity`.
 
     Parameters
     ----------

@@ -94,19 +94,20 @@ class _CCLK(Objective):
         }
 
     def pull_and_push(self, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
-        """Return log(a / K_ii) and log(b / K_ii) for the loss −log(a / (a + b)) of each anchor i.
+        """Return log(a / K_ii) and log(b / K_ii), the parts of the loss −log(a / (a + b)).
 
-        The loss falls with a and rises with b. K_ij is exp of the similarity of scan i in one view
-        and scan j in the other view, and M_i estimates the mean of K_ij over scans j with the
-        condition of scan i. The condition is a scan's value of the metadata, such as the age or the
-        site. Both results are tensors (1, n).
+        a is the attraction and b the repulsion of anchor i, which each subclass defines: a = M_i
+        and b = Σ_{j≠i} K_ij in `WeaklySupervisedCCLK`, a = K_ii and b = (n − 1) M_i in `FairCCLK`.
+        K_ij is exp of the similarity of scan i in one view and scan j in the other view, and M_i
+        estimates the mean of K_ij over scans j with the condition of scan i. The condition is a
+        scan's value of the metadata, such as the age or the site. Both results are tensors (1, n).
 
         Parameters
         ----------
         mean : tensor (1, n)
-            log M_i / K_ii.
+            log(M_i / K_ii).
         rest : tensor (1, n)
-            log Σ_{j≠i} K_ij / K_ii.
+            log((Σ_{j≠i} K_ij) / K_ii).
         n_samples : int
             Number of samples of the batch.
         """
@@ -125,11 +126,12 @@ class _CCLK(Objective):
     def _anchors(self, pool: Pool) -> Sequence[Tensor]:
         """Return log(a / K_ii), log(b / K_ii), log K_ii, and 1 if M_i is clamped, of all anchors i.
 
-        The loss of an anchor is −log(a / (a + b)), with a and b from `pull_and_push`. K_ii is exp
-        of the similarity of both views of scan i, and M_i the estimated similarity of scans with
-        the condition of scan i, which is clamped to a tiny positive number if the estimate is not
-        above 0; the last tensor is 0 for an anchor that is not clamped. Each tensor has a row for
-        view 1 of `pool`, and with `symmetric` a row for view 2.
+        The loss of an anchor is −log(a / (a + b)), with a its attraction and b its repulsion, which
+        a subclass defines in `pull_and_push`. K_ii is exp of the similarity of both views of scan
+        i, and M_i the estimated similarity of scans with the condition of scan i, which is clamped
+        to a tiny positive number if the estimate is not above 0; the last tensor is 0 for an anchor
+        that is not clamped. Each tensor has a row for view 1 of `pool`, and with `symmetric` a row
+        for view 2.
         """
         first = self._of_view(pool, 0)
         if not self.symmetric:
@@ -140,10 +142,12 @@ class _CCLK(Objective):
         """Return the four tensors of `_anchors`, (1, n) each, for the anchors of one `view`.
 
         The tensors are log(a / K_ii), log(b / K_ii), log K_ii, and 1 where M_i is clamped, with
-        −log(a / (a + b)) the loss of anchor i. The anchors are the embeddings of `view`, and are
-        compared with the embeddings of the other view: K_ij is exp of the similarity of scan i in
-        `view` and scan j in the other view. W is the matrix of `conditional_operator` for the
-        conditions of the scans, and M_i = Σ_j W_ji K_ij.
+        −log(a / (a + b)) the loss of anchor i. a is the attraction of the anchor and b its
+        repulsion: M_i and Σ_{j≠i} K_ij in `WeaklySupervisedCCLK`, K_ii and (n − 1) M_i in
+        `FairCCLK`. The anchors are the embeddings of `view`, and are compared with the embeddings
+        of the other view: K_ij is exp of the similarity of scan i in `view` and scan j in the other
+        view. W is the matrix of `conditional_operator` for the conditions of the scans, and M_i =
+        Σ_j W_ji K_ij.
 
         The terms W_ji K_ij have both signs. Before the sum they are divided by the largest |W_ji
         K_ij| of the anchor, and not by the largest K_ij: thus M_i does not vanish at a small

@@ -219,10 +219,12 @@ class Pool:
     def add_gradient(
         self, of_pairs: Tensor, i: slice, of_anchors: Tensor, of_candidates: Tensor | None
     ) -> None:
-        """Add the gradient that flows through a block's similarities to gradients of embeddings.
+        """Add to the gradient of embeddings, in place, the part that flows through similarities.
 
-        `of_pairs` is the gradient of the similarities of anchors `i`. Changed in place are
-        `of_anchors` and `of_candidates`, or `of_anchors` alone if anchors are the candidates.
+        `of_pairs` is the gradient of the loss with respect to the similarities of some of the
+        anchors, at the slice `i`. By the chain rule it gives the gradient with respect to the
+        embeddings, which is added in place to `of_anchors` and `of_candidates`, or to `of_anchors`
+        alone if `of_candidates` is None: the anchors are then the candidates.
         """
         if of_candidates is None:
             of_candidates = of_anchors
@@ -241,7 +243,8 @@ class Pool:
     def mean(self, values: Tensor, mass: Tensor | None = None) -> Tensor:
         """Reduce the values (V, n) of all anchors to the mean or sum, as `reduction` says.
 
-        With one view an anchor can lack a positive. The mean is then over anchors whose `mass`, the
+        The anchors are the embeddings of n samples in V views. If the batch has a single view of
+        each sample, an anchor can lack a positive. The mean is then over anchors whose `mass`, the
         sum (V, n) of the weights of positives, is above 0; without any such anchor, the mean is 0.
         """
         is_masked = mass is not None and self.n_views == 1
@@ -266,9 +269,10 @@ class Pool:
     def log_mean_exp(self, logarithms: Tensor, mass: Tensor | None = None) -> Tensor:
         """Compute log( mean_i exp x_i ) of `logarithms` x over anchors i with positive weights.
 
-        The logarithms are (V, n), and so is `mass`, the sum of each anchor's weights; None counts
-        all anchors. If no anchor has a mass above 0, the result is 0. Samples with `sample_weights`
-        count by their weights.
+        The logarithms are (V, n) for V views of n samples, and so is `mass`, for each anchor the
+        sum of the weights of the embeddings with which it is compared; None counts all anchors. If
+        no anchor has a mass above 0, the result is 0. Samples with `sample_weights` count by their
+        weights.
         """
         if self.sample_weights is not None:
             return self._weighed_log_mean_exp(logarithms, mass, self.sample_weights)
@@ -283,9 +287,10 @@ class Pool:
     ) -> Tensor:
         """Return log( Σ_i c_i exp x_i / Σ_i c_i ) of `logarithms` x, with `sample_weights` c.
 
-        The logarithms are (V, n), the sample weights (n,). The sums are over the anchors i whose
-        `mass`, the sum (V, n) of an anchor's weights, is above 0, or over all anchors if `mass` is
-        None. Without any such anchor, or with weights c of 0 alone, the result is 0.
+        The logarithms are (V, n) for V views of n samples, and the sample weights (n,). The sums
+        are over anchors i: over all, or, if `mass` (V, n) is given, over the anchors whose mass is
+        above 0. The mass of an anchor is the sum of the weights of the embeddings with which the
+        anchor is compared. Without any such anchor, or with weights c of 0 alone, the result is 0.
         """
         present = torch.ones_like(logarithms)
         if mass is not None:
@@ -301,7 +306,8 @@ class Pool:
 class _InBlocks(torch.autograd.Function):
     """Operation that applies a loss's formula to anchors block by block, for `Pool.each_anchor`.
 
-    Each block is computed again for the gradient, so that memory holds one block.
+    A block has the anchors of some of the samples. Each block is computed again for the gradient,
+    so that memory holds one block.
     """
 
     @staticmethod

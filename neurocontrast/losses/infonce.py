@@ -69,10 +69,13 @@ class InfoNCE(Objective):
         return pool.mean(values)
 
     def directions(self, pool: Pool) -> Pool:
-        """Return a `Pool` that compares each view's anchors with each other view's candidates.
+        """Return a `Pool` in which two views at a time are compared, one pair after another.
 
-        If `symmetric` is False, anchors of a view are compared with candidates of later views
-        alone.
+        A `Pool` holds embeddings of a batch, and `pool` has the embeddings of all views. The result
+        has an entry for each ordered pair of different views: in the pair (first, second), each
+        embedding of the first view is compared with all embeddings of the second. Two views make
+        the pairs (0, 1) and (1, 0). If `symmetric` is False, only pairs whose second view is the
+        later one are made.
         """
         directions = []
         for first, second in permutations(range(pool.n_views), 2):
@@ -259,11 +262,12 @@ class FairInfoNCE(Objective):
     """Fair-InfoNCE: NT-Xent with negatives of the anchor's cluster alone, to forget the cluster.
 
     mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ], where s_ij = <z_i, z_j>/τ is the
-    similarity of two embeddings, twin(i) the other view of embedding i's scan and c_i the cluster
-    (Tsai et al. 2022, equation 4, in batches of several clusters; the paper draws each batch from
-    one, which is `InfoNCE` with ``training.sampling: one-group``). Knowing the cluster does not
-    help to tell scans of one cluster apart, so that embeddings forget the cluster: choose a
-    sensitive or nuisance variable such as the site.
+    similarity of two embeddings, twin(i) the other view of embedding i's scan and c_i the cluster.
+    It is equation 4 of Tsai et al. 2022, after Ma et al. 2021 (arXiv:2106.02866, cited there as
+    Tsai et al. 2021c). Here batches have several clusters; Tsai et al. 2022 draw each batch from
+    one, which is `InfoNCE` with ``training.sampling: one-group``. Knowing the cluster does not help
+    to tell scans of one cluster apart, so that embeddings forget the cluster: choose a sensitive or
+    nuisance variable such as the site.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ class Objective(nn.Module):
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """Metadata columns that the loss reads, each with its kind."""
+        """Kind of each metadata column that the loss reads, by name: continuous or categorical."""
         return _columns_of(self._kernels())
 
     @property
@@ -370,7 +370,10 @@ class Objective(nn.Module):
         return torch.stack(list(views)).to(at_least_float32(views[0]))
 
     def extra_repr(self) -> str:
-        """Return the loss's constructor arguments but kernels as text, for PyTorch's display."""
+        """Return the loss's constructor arguments as text, without kernels, for PyTorch's display.
+
+        The text is like ``temperature=0.1, symmetric=True``.
+        """
         names = [name for name in inspect.signature(type(self)).parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
@@ -402,9 +405,10 @@ class Objective(nn.Module):
 
 
 def _columns_of(kernels: Sequence[Kernel]) -> dict[str, Kind]:
-    """Return the metadata columns that several kernels read, by name, each with its kind.
+    """Return the kind of each metadata column that several kernels read, by name of the column.
 
-    A column that one kernel reads as number and another as category is refused.
+    The kind is "continuous" or "categorical". A column that one kernel reads as number and another
+    as category is refused.
     """
     if not kernels:
         return {}

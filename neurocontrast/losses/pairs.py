@@ -70,18 +70,21 @@ class Pairs:
     _sums: dict[int, _Sums] = field(default_factory=dict)
 
     def weights(self, kernel: Kernel) -> Tensor:
-        """Return a kernel's weights w ≥ 0 between the block's samples and all samples, (n_i, n).
+        """Return a kernel's weights w ≥ 0 between the anchors' samples and all samples, (n_i, n).
 
-        The weights have no gradient.
+        The n_i samples are those of the slice `samples`, whose views are the anchors of these
+        pairs; n are all samples of the batch. The weights have no gradient.
         """
         if kernel not in self._weights:
             self._weights[kernel] = self.pool.bind(kernel)(self.samples, _ALL)
         return self._weights[kernel]
 
     def unlikeness(self, kernel: Kernel) -> Tensor:
-        """Return ‖w‖∞ − w of a kernel between the block's samples and all samples, (n_i, n).
+        """Return ‖w‖∞ − w of a kernel between the anchors' samples and all samples, (n_i, n).
 
-        Differences as small as rounding errors become 0.
+        w is the kernel's weight of two samples, and ‖w‖∞ its largest weight. The n_i samples are
+        those of the slice `samples`, whose views are the anchors of these pairs; n are all samples
+        of the batch. Differences as small as rounding errors become 0.
         """
         supremum = self.pool.supremum(kernel)
         w = self.weights(kernel)
@@ -130,8 +133,9 @@ class Pairs:
 
         They are the `weights` (n_i, n) between samples; the weights (n_i,) of samples with
         themselves; and the sums (n_i,) of each anchor's weights over its candidates, by which the
-        mean divides. A sum of 0 becomes infinite, so that the mean is 0. With one view, a sample is
-        no candidate of itself: its weight with itself is set to 0, and the second result is None.
+        mean divides. A sum of 0 becomes infinite, so that the mean is 0. If anchors are compared
+        with one view of each sample, a sample is no candidate of itself: its weight with itself is
+        set to 0, and the second result is None.
         """
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays

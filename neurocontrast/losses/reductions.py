@@ -201,7 +201,8 @@ class MeanAndLogSumExp(torch.autograd.Function):
 class Twins(torch.autograd.Function):
     """Take the similarity of each anchor embedding with its twin, (V, n_i).
 
-    The twin is the other view of the same sample.
+    The anchors are the embeddings of n_i samples in V views. The twin of an anchor is the other
+    view of the same sample.
     """
 
     @staticmethod
@@ -269,7 +270,7 @@ class Contrast(torch.autograd.Function):
 
 
 class LogSumExpOfAll(torch.autograd.Function):
-    """Compute log Σ exp over all numbers of a tensor (V, n)."""
+    """Compute log Σ exp over all numbers of a tensor (V, n), V views of n samples."""
 
     @staticmethod
     def forward(ctx: Any, logarithms: Tensor) -> Tensor:
@@ -312,7 +313,10 @@ def softplus_of(x: Tensor) -> Tensor:
 
 
 def _mean(s: Tensor, weights: Tensor, own: Tensor | None, mass: Tensor, pairs: Any) -> Tensor:
-    """Return the weighted mean of each anchor's similarities `s`, (V, n_i); see `Mean`."""
+    """Return the weighted mean of each anchor's similarities `s`, (V, n_i); see `Mean`.
+
+    The anchors are the embeddings of n_i samples in V views.
+    """
     summed = (s.sum(2) * weights).sum(2)
     if own is not None:
         summed = summed.addcmul_(own, pairs.selves(s), value=-1)
@@ -336,7 +340,8 @@ def _logarithms(weights: Tensor | None) -> Tensor | None:
 def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
     """Return similarities `s` (V, n_i, C, n) plus log weights (n_i, n), or a copy of `s`.
 
-    `logarithms` are the log weights, or None for weights of 1.
+    V views of n_i samples, the anchors, are compared with C views of all n samples. `logarithms`
+    are the log weights between samples, or None for weights of 1.
     """
     if logarithms is None:
         return s.clone()
@@ -346,7 +351,9 @@ def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
 def _sum_up(scores: Tensor) -> Tensor:
     """Return the log-sum-exp of `scores` (V, n_i, C, n) over each anchor's candidates.
 
-    The result has the shape (V, n_i, 1, 1); the scores are overwritten.
+    The anchors are the embeddings of n_i samples in V views, and their candidates, the last two
+    axes, those of all n samples in C views. The sum is over the last two axes, and the result has
+    the shape (V, n_i, 1, 1); the scores are overwritten.
     """
     largest = scores.amax((2, 3), keepdim=True)
     return scores.sub_(largest).exp_().sum((2, 3), keepdim=True).log_().add_(largest)

@@ -97,7 +97,11 @@ class SumOfObjectives(nn.Module):
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """Metadata columns that any loss of the sum reads, each with its kind."""
+        """Kind of each metadata column that a loss of the sum reads, by name of the column.
+
+        The kind is "continuous" or "categorical". A ConfigError refuses losses of which one reads a
+        column as continuous, another as categorical.
+        """
         kinds: dict[str, Kind] = {}
         for name, objective in self._parts():
             for column, kind in objective.columns.items():

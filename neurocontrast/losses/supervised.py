@@ -1,4 +1,4 @@
-"""Losses on one metadata column: of class labels, of a number's order, and of predictions."""
+"""Losses that read one metadata column: classes to contrast, numbers to order, or to predict."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -369,9 +369,10 @@ class Supervised(Objective):
         return {self.column: self.kind}
 
     def n_outputs(self, categories: Mapping[str, Sequence[str]]) -> int:
-        """Return the number of outputs the projection head needs: 1, or one for each class.
+        """Return the number of outputs that the projection head needs for the column to predict.
 
-        `categories` are the names of the categories of each column.
+        The number is 1 for a column of numbers, and the number of classes with the error
+        ``cross-entropy``. `categories` has the names of the categories of each column.
         """
         if self.kind == "continuous":
             return 1

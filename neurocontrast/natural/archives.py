@@ -69,7 +69,8 @@ class FileSet:
 def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
     """Provide the files of a folder or archive, `source`, until the context ends.
 
-    An archive is unpacked to a temporary folder in `scratch`, which is then removed.
+    An archive is unpacked to a new temporary folder, which is made in the folder `scratch` and
+    removed when the context ends; `scratch` itself is kept.
     """
     if source.is_dir():
         yield FileSet(source, source, _names_below(source))

@@ -51,8 +51,9 @@ class ImageFlipSettings(Settings):
 class ColourJitterSettings(Settings):
     """Change brightness, contrast, saturation and hue of an image, in an order drawn for each view.
 
-    The factors of brightness, contrast and saturation are drawn uniformly from
-    [max(0, 1 − value), 1 + value].
+    The factor of brightness is drawn uniformly from [max(0, 1 − b), 1 + b], with b the setting
+    `brightness`; the factors of contrast and saturation are drawn likewise by their settings. The
+    shift of the hue is drawn uniformly from [−h, h], with h the setting `hue`.
     """
 
     probability: Probability = 0.8

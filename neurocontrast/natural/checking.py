@@ -16,9 +16,9 @@ def inspect_images(
 ) -> tuple[str, ...]:
     """Return warnings about the images of a cohort, and add errors to `problems`.
 
-    A path that names no usable image is an error. Warnings are the cohort's own, and of missing
-    labels and splits and, with `deep`, of images that are the same, byte by byte; for this every
-    pixel is read.
+    A path that names no usable image is an error. The result begins with the warnings that came up
+    when the table of `cohort` was read. Missing labels and missing splits are warnings too. With
+    `deep`, every pixel is read, and a warning tells of images that are the same, byte by byte.
     """
     n_before = len(problems.found)
     table = cohort.table

@@ -1,4 +1,9 @@
-"""Prepare a data set of natural images: choose splits, and write store, table and record."""
+"""Prepare a data set of natural images: choose splits, and write pixels, table and record.
+
+Written are ``images.npy``, the store, one array with the pixels of all images;
+``participants.tsv``, a table with a row for each image; and ``images.json``, a record of the data
+set, the settings and the software.
+"""
 
 from __future__ import annotations
 
@@ -182,8 +187,10 @@ def _names_in_messages(table: pd.DataFrame) -> list[str]:
 def _read_image(pictures: Pictures, plan: Plan, row: int, settings: ImagesSettings) -> Pixels:
     """Return the image of one `row` of the table of `plan`, as RGB bytes (3, H, W).
 
-    The picture is read from the data set `pictures`, scaled to the size in `settings`, and painted
-    on the row's background colour if the plan has colours.
+    `plan` has the table of the chosen images, and for each row the number of its picture in the
+    data set `pictures`. The picture is read, and scaled to the size in `settings`. If the data set
+    gets coloured backgrounds, the picture is painted on the row's colour in ``plan.colours``, which
+    is None for pictures without a background.
     """
     image = pictures.read(int(plan.rows[row]))
     size = settings.size
@@ -209,9 +216,10 @@ def _record(
     table: pd.DataFrame,
     origin: ImagesOrigin,
 ) -> ImagesRecord:
-    """Return the content of ``images.json`` for a store, which holds no path of this machine.
+    """Return the content of ``images.json``, the record of a store of images.
 
-    `table` is the table of images, and `origin` describes the source.
+    The content has no path of this machine. `store` is the file of pixels, `table` the table of
+    images, and `origin` describes the source.
     """
     from PIL import features
 

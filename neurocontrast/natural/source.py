@@ -103,9 +103,10 @@ class NaturalImages(Source):
         return replace(self, contract_=contract)
 
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
-        """Return the setting of section ``data`` with which a run was trained: `standardise`.
+        """Return the setting `standardise` of section ``data`` of a trained run, in a dictionary.
 
-        `preprocessing` is the record of the run.
+        `preprocessing` is the section ``preprocessing`` of ``encoder.json`` of the trained run,
+        from which the value is taken.
         """
         return {"standardise": preprocessing.standardise}
 

@@ -231,7 +231,11 @@ def _jittered(
 
 
 def _check(images: Tensor, n_seeds: int) -> None:
-    """Refuse a batch of images with a wrong shape, type or range, or another number of seeds."""
+    """Refuse a batch of images with a wrong shape, type or range, or without a seed for each image.
+
+    `n_seeds` is the number of seeds, which must equal the number of images. The DataError says
+    which shape, type or range is needed.
+    """
     if images.ndim != 4 or images.shape[1] != 3 or n_seeds != images.shape[0]:
         raise DataError(
             "Views of images need images of shape (batch, 3, height, width) and one seed for each "

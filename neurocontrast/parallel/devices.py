@@ -188,9 +188,10 @@ def keeping_freed_memory() -> Iterator[None]:
 
 
 def _adaptable_glibc() -> Any:
-    """Return glibc, or None if the user has set memory options or the C library is another.
+    """Return the C library glibc, loaded as a `ctypes.CDLL`, if memory options may be changed.
 
-    Memory options are the environment variables ``MALLOC_…`` and ``GLIBC_TUNABLES``.
+    None is returned if the C library of this process is another than glibc, or if memory options
+    are set by the environment variables ``MALLOC_…`` or ``GLIBC_TUNABLES``.
     """
     variables = [name for name in os.environ if name.startswith("MALLOC_")]
     if variables or "malloc" in os.environ.get("GLIBC_TUNABLES", ""):

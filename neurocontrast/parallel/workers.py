@@ -89,7 +89,8 @@ def map_files(
 def _unless_left(owner: int, function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function in a worker process, unless the process that waits for the result has ended.
 
-    `owner` is the ID of the waiting process; a worker that is left raises a `WorkerError`.
+    `owner` is the ID of the waiting process. If it has ended, the function is not called, and a
+    `WorkerError` is raised.
     """
     if os.getppid() != owner:
         raise WorkerError("the process that this is done for has ended.")

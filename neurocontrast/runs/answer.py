@@ -148,9 +148,11 @@ def keep_answer(
 ) -> None:
     """Compute and write ``answer.json`` of a trained encoder: features of an artificial sample.
 
-    For an encoder of scans, ranges of volume and brightness over training scans (`rows` of
-    `cohort`) are added. Encoders of natural images, and of scans with transforms from Python, have
-    no known answer.
+    The sample is the result of `phantom_of`: a phantom of a brain, or for regional measures an
+    invented person. For an encoder of scans, the file also has the ranges of volume and brightness
+    over training scans (`rows` of `cohort`). Nothing is written for an encoder of natural images,
+    or of scans with transforms from Python. If the features cannot be computed, a message says so
+    and nothing is written.
     """
     if not isinstance(source, Brains) or getattr(source, "given", None) is not None:
         return
@@ -206,8 +208,9 @@ def read_answer(folder: Path) -> KnownAnswer:
 def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
     """Return ``litres`` and ``bright`` (99th percentile) of each channel of a preprocessed scan.
 
-    Litres are the volume of all voxels that differ from the corner voxel, or, in a map of tissue,
-    the sum of the map.
+    Litres are the volume of all voxels of the channel that differ from its corner voxel, or, in a
+    map of tissue, the sum of the map. The 99th percentile is over the values of the voxels that
+    differ from the corner voxel, in the units of the preprocessed scan.
     """
     litres_of_voxel = float(np.prod(spacing_of(affine))) / 1e6
     measures = []
@@ -227,8 +230,10 @@ def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[
 def ranges_of(source: BrainVolumes, cohort: Cohort) -> Ranges:
     """Return the lowest and highest volume and brightness of each channel over preprocessed scans.
 
-    The result maps a channel to ``litres`` and ``bright``, each a list of two numbers. The scans
-    are all scans of `cohort`, read from the cache of `source`.
+    The result maps a channel to ``litres`` and ``bright``, each a list of two numbers, the lowest
+    and the highest. ``litres`` is the volume of the brain in the channel, in a map of tissue the
+    volume of the tissue; ``bright`` is the 99th percentile of the voxels of the brain, in the units
+    of the preprocessed scan. The scans are all scans of `cohort`, read from the cache of `source`.
     """
     of_scans = []
     for scan in cohort.scans:
@@ -316,9 +321,10 @@ def _compare(
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
     """Compare regional measures of people with an encoder's training people; return two lists.
 
-    The first list has a sentence on the distance of the measures from the training people; the
-    second has the warnings of the table, and a sentence that names measures whose median lies far
-    from the training people.
+    Both are lists of sentences for the user. The first list has one sentence, on the distance of
+    the measures from the training people. The second list has the warnings that came up when the
+    table of `cohort` was read, and, if the medians of some measures lie far from the training
+    people, a sentence that names such measures.
     """
     assert cohort.measures is not None
     wide = source.known.model_copy(update={"clip": np.inf})

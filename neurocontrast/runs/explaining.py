@@ -39,9 +39,10 @@ from neurocontrast.weights import load, names
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Network of a run with its linear score, and the scans for which the score is explained.
+    """Network of a run with a probe's linear score, and the scans for which the score is explained.
 
-    A run has one network or several, called members; `explain` makes one `Look` for each.
+    The score is a weighted sum of the network's features, with the weights of a linear probe. A run
+    has one network or several, called members; `explain` makes one `Look` for each.
     """
 
     score: LinearScore
@@ -353,7 +354,12 @@ def _contrast(
 
 
 def _check_positive(positive: str | None, evaluated: str | None, allowed: str) -> None:
-    """Refuse a setting ``positive`` other than the positive class of the evaluation."""
+    """Refuse a setting ``explanation.positive`` that is not the positive class of the probe.
+
+    The probe predicts one of two classes, of which `evaluated` is the positive, or a number, for
+    which `evaluated` is None. Without the setting, `positive` is None, and nothing is refused.
+    `allowed` says in the message of the ConfigError how the setting must be.
+    """
     if positive not in (None, evaluated):
         raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
 

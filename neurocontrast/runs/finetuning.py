@@ -51,9 +51,10 @@ _NOT_STORED = "every fold has a network of its own, and none is fitted on all sc
 
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
-    """Network of a run, or one of several (members), to be fine-tuned in every fold with a seed.
+    """Network of a run, or one of several (members), that is fine-tuned anew in every fold.
 
-    `plan_folds` makes one for each network, with its scans.
+    `plan_folds` makes one for each network, with the scans of all folds as the network reads them
+    and the seed from which the seed of each fold is derived.
     """
 
     encoder: Encoder
@@ -159,9 +160,10 @@ class FoldsPlan:
     def prepared(self, progress: Progress) -> FoldsPlan:
         """Preprocess the scans; return a copy of this plan, with the evaluation checked once more.
 
-        Now that scans are read, their content shows duplicates, and people of pretraining under
-        other identifiers. Baseline models of voxels are added to the evaluation, unless they are
-        switched off.
+        Now that scans are read, their content shows scans of one person under two subjects, and
+        people of pretraining under other identifiers. Both are a LeakageError, or, with the setting
+        ``evaluation.allow_overlap``, a warning of the returned plan. Baseline models of voxels are
+        added to the evaluation, unless they are switched off.
         """
         contents = []
         for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):
@@ -276,9 +278,11 @@ def _views_of(settings: Config, network: RunNetwork) -> Any:
 
 
 def _model_of(networks: Sequence[RunNetwork], *, from_scratch: bool) -> GivenModel:
-    """Return the fine-tuned networks as one named and described model of the evaluation.
+    """Return a `GivenModel` for the fine-tuned networks, whose scores the evaluation reports.
 
-    The model has no predictions yet; `train_folds` adds them.
+    The evaluation is the cross-validation in whose folds the networks are fine-tuned. One network,
+    or the mean of several, is one model with a name and a description in words. The model has no
+    predictions yet; `train_folds` adds them.
     """
     name = "fine-tuned network"
     weights = "pretrained"

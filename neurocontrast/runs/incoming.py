@@ -213,9 +213,12 @@ class IncomingScans:
             return np.concatenate(features), contents_of(of_scan, SILENT)[0]
 
     def origin(self, table: pd.DataFrame) -> PredictionsOrigin:
-        """Describe where the predicted scans come from, and list the scans that failed.
+        """Return where the predicted scans come from, and which failed, as a `PredictionsOrigin`.
 
-        `table` holds the predictions, with the error of each failed scan in column ``error``.
+        The result is written to the JSON file beside the predictions. It has the name of the table
+        or folder of scans, the scans that failed with their errors, and whether the scans are
+        simulated. `table` holds the predictions, with the error of each failed scan in column
+        ``error``.
         """
         return PredictionsOrigin(
             scans=record_failures(self.cohort.source.name, table),
@@ -337,10 +340,11 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: AnyConfig | None,
 ) -> IncomingScans:
-    """List the scans to predict, and load the networks of a run that compute their features.
+    """Return the scans to predict, listed, with the networks of a run that compute their features.
 
-    `fitted` is the probe that predicts from the features; one that was fitted on features of
-    another encoder is refused.
+    The scans are listed from `scans`, a table, a folder or a file, and are not embedded yet. The
+    networks are loaded from the folder `run`. `fitted` is the probe that predicts from the
+    features; a probe that was fitted on features of another encoder is refused.
     """
     loaded = LoadedRun.load(run, config)
     loaded.check_probe(fitted)

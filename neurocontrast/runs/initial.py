@@ -121,7 +121,12 @@ def initial_of_member(path: Path, number: int, *, n_members: int) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a run's folder; ``RUN/members/0`` for one of several encoders of a run."""
+    """Return the name by which a run records the earlier encoder whose weights are its start.
+
+    `folder` is the folder of the earlier encoder. The name is the last part of the path. For one of
+    several encoders of a run, in ``members`` of the run's folder, the last three parts are the
+    name, such as ``first/members/0`` of the run ``first``.
+    """
     resolved = folder.resolve()
     run = resolved.parent.parent
     if has_members(run):

@@ -102,8 +102,9 @@ def truths_of(
 ) -> Floats | None:
     """Return the true label of each scan in `tidy` as a number: a value, or the index of a class.
 
-    Scans without a label have NaN. None is returned if no table of labels was passed. People on
-    whom the probe was fitted must have no label.
+    Scans without a label have NaN. None is returned if no table of labels was passed. Refused with
+    a DataError are labels of people on whom the probe was fitted, of people without a scan in
+    `tidy`, labels that are no value or class of the target, and two different labels of one scan.
     """
     if labels is None:
         return None

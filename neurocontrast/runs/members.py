@@ -226,17 +226,18 @@ def _without_sites(where: Where, left_out: Sequence[str]) -> Where:
 
 @dataclass(frozen=True)
 class OpenedMembers:
-    """Run of members that is ready to be trained, with its ``members.json``."""
+    """Run of several encoders (members) that is ready to be trained, and its ``members.json``."""
 
     run: Run
-    """Run, with the table of samples if the run is new: members then need not read the table."""
+    """Run, with the table of samples if the run is new: encoders then need not read the table."""
     record: MembersRecord
 
     @classmethod
     def as_told(cls, run: Run, content: Json) -> Self:
-        """Return the opened `run` from the content of ``members.json``, told by the first process.
+        """Return the run that the first process has prepared, in another process.
 
-        All processes but the first open a run in this way.
+        `run` is the run as this process knows it, and `content` the content of ``members.json``,
+        which the first process has read or written and tells all others.
         """
         return cls(run, MembersRecord.model_validate(content))
 
@@ -246,7 +247,7 @@ class OpenedMembers:
 
 
 def train_members(run: Run, engine: Engine, progress: Progress) -> None:
-    """Train the members of a run one after another, each as a separate run."""
+    """Train the several encoders (members) of a run one after another, each as a separate run."""
     with ExitStack() as stack:
         opened = after_first(
             engine.processes,
@@ -278,7 +279,14 @@ def run_of_member(run: Run, record: MembersRecord, number: int) -> Run:
 
 
 def _open_members(run: Run, stack: ExitStack, progress: Progress) -> OpenedMembers:
-    """Check all members of a run before one is trained, and write or read ``members.json``."""
+    """Check all encoders (members) of a run before one is trained; return the run and its record.
+
+    The record is the content of ``members.json``. For a new run, data, network and loss of each
+    encoder are built, as a check, and ``members.json`` and ``config.yaml`` are written. For a run
+    that is continued, ``members.json`` is read, and a configuration with which the run cannot be
+    continued is refused; the digests of weights are removed from the file if an encoder is not
+    trained yet. The lock on the run's folder is held until `stack` closes.
+    """
     settings = run.settings
     folder = run.folder
     is_new = check_new(folder, resume=run.resumes)

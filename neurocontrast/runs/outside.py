@@ -88,7 +88,11 @@ def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
 
 
 def _columns_of(contracts: Sequence[MeasuresContract]) -> list[str]:
-    """Return the names of the measures that at least one of the encoders with `contracts` reads."""
+    """Return the names of all regional measures that at least one of several encoders reads.
+
+    `contracts` has, for each encoder, the standardisation of regional measures that is stored with
+    the encoder, with the names of the measures.
+    """
     columns = dict[str, None]()
     for contract in contracts:
         columns |= dict.fromkeys(contract.columns)

@@ -185,9 +185,12 @@ def predict_scores(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Shift of the predictions of one target at each site, with the number of labelled people.
+    """Numbers added to the predictions of one target, one for each site, to remove the site's bias.
 
-    `predict` makes one for each probe whose target has labels.
+    `predict` makes an instance for each probe whose target has labels. `probe` is the linear model
+    that predicts the target. `by_site` has for each site the added number (the shift), and the
+    number of labelled people from whom the shift was learned; the shift is None with too few of
+    them.
     """
 
     probe: WeightsProbe
@@ -195,13 +198,14 @@ class Calibration:
 
     @property
     def target(self) -> str:
-        """Column that the probe predicts, such as ``age``."""
+        """Column that `probe`, the calibrated linear model, predicts, such as ``age``."""
         return self.probe.fitted.target
 
     def record(self) -> dict[str, ShiftRecord]:
-        """Return for each site the number of labelled people, and the shift of predictions.
+        """Return for each site the number of labelled people, and the number added to predictions.
 
-        The result is part of the JSON file beside the predictions.
+        The number is the shift of the site's predictions, None for a site without calibration. The
+        result is part of the JSON file beside the predictions.
         """
         by_site = {}
         for site, shift in self.by_site.items():
@@ -217,12 +221,17 @@ class Calibration:
         return moved
 
     def lines(self) -> list[str]:
-        """List one line for each site: the shift of its predictions, and their expected error."""
+        """List one line of text for each site, on the number added to its predictions.
+
+        A line ends with the expected error of the predictions, if the probe states one.
+        """
         return list(starmap(self._line, self.by_site.items()))
 
     def _line(self, site: str, shift: SiteShift) -> str:
-        """Describe in one line the shift of a site's predictions, and their expected error.
+        """Describe in one line the number added to a site's predictions, and their expected error.
 
+        The number is the shift that calibration learned from labelled people of the site, to remove
+        the bias of its predictions; a site with too few labelled people has none, as the line says.
         The error was measured at sites that the encoder and the probe were not trained on.
         """
         n_people = shift.n_subjects

@@ -1,8 +1,9 @@
 """A run to be trained: created, or continued from its last state.
 
 Settings, machine and table are checked before the first scan is preprocessed, and no file of the
-run is written before these checks. Of several processes the first opens the run, and then all
-others do.
+run is written before these checks. Of several processes, only the first prepares the scans and
+writes the first files in the run's folder; then all others build the same data and network, with
+the fitted preprocessing that the first process sends them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class OpenedRun:
     """Names of the scans that the run leaves out."""
 
     def for_others(self) -> Json:
-        """Return a dictionary that tells all other processes how the first process opened the run.
+        """Return a dictionary that tells other processes how the first began or continued the run.
 
         It is written as JSON, and read as `RunOfOthers`.
         """
@@ -81,7 +82,7 @@ class OpenedRun:
 
 
 class RunOfOthers(Document):
-    """Message by which the first process tells all other processes how a run was opened."""
+    """Message by which the first process tells all others how a run was begun or continued."""
 
     is_new: bool
     samples: Samples | None = None
@@ -173,7 +174,12 @@ class Run:
         return build_components(self.settings, cohort, self.source, is_new=is_new)
 
     def train(self, engine: Engine, progress: Progress) -> None:
-        """Open the run in the first and then in all other processes; train and save the encoder."""
+        """Train the run's encoder, from the last checkpoint if there is one, and save the encoder.
+
+        The first process prepares scans and folder, and all other processes then build the same
+        data and network. A new run writes its first files; an interrupted run goes on after its
+        last checkpoint; for a finished run, a message says that there is nothing to continue.
+        """
         with ExitStack() as stack:
             opened = after_first(
                 engine.processes,
@@ -203,7 +209,11 @@ class Run:
         beside: Facts | None = None,
         **facts: Json,
     ) -> None:
-        """Finish the run: save the known answer (``answer.json``) and the weights of each encoder.
+        """Finish the run: save the weights of each encoder, and features of a test sample.
+
+        The features are of an artificial sample, so that ``weights verify`` can check copies of the
+        weights. `keep_answer` writes them to ``answer.json``, except for encoders of natural
+        images, or of scans with transforms from Python.
 
         Parameters
         ----------
@@ -278,10 +288,12 @@ class Run:
         self.save(components, progress, beside=beside, batchnorm=result.batchnorm)
 
     def _open(self, stack: ExitStack, progress: Progress) -> OpenedRun:
-        """Check and prepare the run in the first process, and write its first files under a lock.
+        """Check and prepare the run in the first process; return its data, network and loss.
 
-        The lock on the run's folder is held until `stack` closes. A finished run is returned
-        without components, and nothing is written.
+        For a new run, the first files of the run's folder are written; for a run that is continued,
+        the scans are prepared as when it began. The lock on the folder is held until `stack`
+        closes. The result is an `OpenedRun`. For a finished run, it has no data, network and loss
+        (`components` is None), and nothing is written.
         """
         is_new = check_new(self.folder, resume=self.resumes)
         if not is_new and is_finished(self.folder, self.settings):
@@ -327,7 +339,7 @@ class Run:
     def _begin(
         self, components: RunComponents, unlearnable: pd.DataFrame, progress: Progress
     ) -> OpenedRun:
-        """Prepare the scans of a new run, write the first files, and return the opened run.
+        """Prepare the scans of a new run and write the first files; return the run ready to train.
 
         `unlearnable` is the table of people who were left out before, because of their measures.
         """
@@ -370,7 +382,8 @@ class Run:
     def _continue(self, components: RunComponents, progress: Progress) -> OpenedRun:
         """Prepare the scans of a continued run as they were prepared when the run began.
 
-        Return the opened run. A new number of epochs is written into ``config.yaml``.
+        The run is returned, ready to be trained. A new number of epochs is written into
+        ``config.yaml``.
         """
         cohort = components.cohort
         self.source.check_unchanged(cohort, read_provenance(self.folder), self.folder)
@@ -394,10 +407,11 @@ class Run:
             )
 
     def _follow(self, message: Mapping[str, object]) -> OpenedRun:
-        """Open the run in this process, after the first process of the run has done so.
+        """Build the run's data, network and loss in this process, after the first process.
 
         `message` is sent by the first process: whether the run is new, the fitted preprocessing,
-        and the scans left out. The table is read again. Nothing is written.
+        and the scans left out. The table is read again. Nothing is written. The result has no data,
+        network and loss (`components` is None) for a finished run.
         """
         told = RunOfOthers.model_validate(message)
         if told.samples is None:

@@ -124,10 +124,11 @@ def _read(
     record: PreprocessingRecord,
     progress: Progress,
 ) -> ProbeModel:
-    """Read the voxels of scans, and return a linear model of the voxels to compare with `plan`.
+    """Read the voxels of scans, and return a linear model of the voxels, a baseline for `plan`.
 
-    `scans` has the files of each scan, `record` the preprocessing of the encoder. Unreadable scans,
-    and voxels of more than `MAX_BYTES`, are a `DataError`.
+    `plan` is the plan of an evaluation, in whose folds the model is fitted later, to be compared
+    with the probe of the embedding. `scans` has the files of each scan, `record` the preprocessing
+    of the encoder. Unreadable scans, and voxels of more than `MAX_BYTES`, are a `DataError`.
     """
     preprocessing = _choose_preprocessing(scans, plan, record)
     n_voxels = int(np.prod(preprocessing.image_shape))

@@ -174,12 +174,12 @@ def fit_beside(
     seed: int,
     progress: Progress = SILENT,
 ) -> Facts:
-    """Fit linear components to the training scans, to append to a network's features.
+    """Fit linear components to the training scans, and append them to the features of `encoder`.
 
-    Samples are read without augmentation and kept in memory; if they need more than 2 GiB, a random
-    subset is used. The number of components is at most the share
-    `neurocontrast.encoders.Beside.share` of the number of subjects. Parameters are as in
-    `fit_components`.
+    The fitted components are put into `encoder`, as ``encoder.beside``. Samples are read without
+    augmentation and kept in memory; if they need more than 2 GiB, a random subset is used. The
+    number of components is at most the share `neurocontrast.encoders.Beside.share` of the number of
+    subjects. Parameters are as in `fit_components`.
 
     Returns
     -------

@@ -53,7 +53,12 @@ class Position:
         return row
 
     def close_epoch(self, row: MetricsRow) -> None:
-        """Count the current epoch as finished, append `row` to the metrics, and reset all sums."""
+        """Count the current epoch as finished, append `row` to `metrics`, and begin a new epoch.
+
+        `row` has the epoch's metrics, a row of ``metrics.csv``; here it is kept in memory. The
+        number of finished batches, the sums of metrics and gradient norms over the batches of an
+        epoch, and the duration of the epoch are set to 0.
+        """
         self.metrics.append(row)
         self.epoch += 1
         self.batch = 0

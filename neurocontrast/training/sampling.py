@@ -226,9 +226,11 @@ def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
 
 
 def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
-    """Choose into how many quantile bins, from 2 to 10, columns of numbers in `table` are divided.
+    """Return the number of quantile bins, 2 to 10, into which to divide columns of numbers.
 
-    A batch of `batch_size` scans should hold a scan of every stratum and site, counting at most
+    The number is the same for all columns of numbers in `table`. A stratum has the scans of one
+    combination of bins and categories in all columns but ``site``. The number is chosen so that a
+    batch of `batch_size` scans can hold a scan of every stratum from every site, counting at most
     three sites.
     """
     columns = table.drop(columns="site")
@@ -252,12 +254,12 @@ def deal(
     Each cell (a site within a stratum) gets a number of draws, which are dealt to the batches like
     cards: the numbers of draws of a cell, of a stratum and of all scans differ by at most one
     between two batches. The draws of a cell repeat the cell's scans in one random order, so that no
-    batch contains a scan twice.
+    batch contains a scan twice. The result has a list of row numbers for each batch.
 
     Parameters
     ----------
-    strata : list
-        Rows by stratum and site.
+    strata : list of list of list of int
+        For each stratum (scans with similar metadata), and in it for each site, row numbers.
     n_batches : int
         Number of batches.
     generator : numpy.random.Generator

@@ -171,10 +171,12 @@ class TrainerState:
     def divided(
         self, batches: Sequence[Sequence[int]]
     ) -> contextlib.AbstractContextManager[list[list[int]]]:
-        """Open a context that gives a list of this process's rows of each batch, for metrics.
+        """Open a context that gives this process's rows of each batch in `batches`, for metrics.
 
-        Batches and rows are lists of row numbers. If any BatchNorm layer normalises by the batch of
-        one process alone, every process gets all batches whole.
+        `batches` has the row numbers of each batch, of all processes together. The context gives a
+        list with one list of row numbers for each batch, the part of the batch that this process
+        computes. If any BatchNorm layer normalises by the batch of one process alone, or a batch
+        has fewer rows than there are processes, every process gets all batches whole.
         """
         whole = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=whole)

@@ -171,8 +171,11 @@ def _backward_at_once(state: ContrastiveState, batch: Batch, position: Position)
 def _backward_of_loss(state: ContrastiveState, features: Tensor, rows: Tensor) -> Contrasted:
     """Compute the contrastive loss of `features` (2, n, n_features), and back-propagate the loss.
 
-    Gradients are added to ``grad`` of the head, of a learned temperature, and of the features or
-    the encoder before them. `rows` are the row numbers of the n samples.
+    Gradients are added to ``grad`` of the projection head's weights and of a learned temperature.
+    If `features` come from the encoder with its graph of operations, gradients are added to the
+    encoder's weights too; if `features` are cached numbers, to ``features.grad``. `rows` are the
+    row numbers of the n samples. Returned are the loss, the embeddings of both views, and the
+    metadata that the loss compares.
     """
     z1, z2 = state.project(features)
     metadata = state.metadata_of(rows, features)
@@ -309,10 +312,10 @@ def _refuse_infinite(
     *,
     advice: str,
 ) -> None:
-    """Raise a TrainingError if `figures`, the metrics of a step, have no finite loss or gradient.
+    """Raise a TrainingError if the loss or gradient norm of a step, in `figures`, is not finite.
 
-    The message names the samples whose `outputs` are not finite, and ends with `advice`. Infinite
-    gradients pass with a loss scaler (``16-mixed``), which skips such steps.
+    The message names the samples whose `outputs` are not finite, and ends with `advice`. A gradient
+    norm that is not finite passes with a loss scaler (``16-mixed``), which skips such steps.
     """
     # A loss scaler skips steps with infinite gradients.
     checks_gradient = state.settings.precision != "16-mixed"

@@ -250,9 +250,11 @@ class SupervisedState(TrainerState):
                 layer.eval()
 
     def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
-        """Return the head's outputs (n, n_out) for `images`, or for random views of the images.
+        """Return the head's outputs (n, n_out) for n images, or for a random view of each image.
 
-        `rows` are the images' row numbers, whose names with `epoch` determine the views.
+        Views are made by the function `view`; if it is None, `images` are used unchanged. `rows`
+        are the row numbers of the images in the data; the names of the samples in these rows, and
+        `epoch`, determine the random changes.
         """
         seen = images
         if self.view is not None:

@@ -123,9 +123,11 @@ def _side_of(*, has_validation: bool) -> str:
 
 @dataclass(frozen=True)
 class _EmbeddedViews:
-    """Features and embeddings of two fixed views of the measured samples, with their mean loss.
+    """Features and embeddings of two fixed random views of samples, with their mean loss.
 
-    `_embed_views` makes an instance after each epoch; tensors are on the CPU.
+    The n samples are the validation samples, or without these some training samples. `_embed_views`
+    makes an instance after each epoch; tensors are on the CPU. `z1` and `z2` are the embeddings of
+    both views, (n, d).
     """
 
     loss: float
@@ -295,8 +297,8 @@ def reestimate(state: TrainerState, module: nn.Module, *, after_batch: CheckStop
 def _n_together(state: TrainerState) -> int:
     """Return the number of samples to encode at once outside training steps.
 
-    The number is the batch size, or at most two micro-batches, so that memory stays within
-    training's.
+    The number is the batch size. If training divides batches into micro-batches, the number is at
+    most the size of two micro-batches, so that memory stays within that of training.
     """
     n_samples = state.settings.batch_size
     micro = state.settings.micro_batch_size

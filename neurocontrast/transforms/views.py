@@ -59,11 +59,12 @@ class RandBatchTransform(Randomizable, MapTransform):
 class TwoViews:
     """Make two float32 views of each sample of a batch, by any random transform.
 
-    A view depends on the image, `seed`, the epoch, the sample's name and the view's number (0 or
-    1), but not on the rest of the batch, the order of samples, the process, or earlier draws. So a
-    resumed run sees the views of an uninterrupted run, and several processes see the views of one
-    process. Views are made on the batch's device. Before each view the transform is seeded by
-    ``set_random_state``; samples of the same name get the same random numbers.
+    A view depends on the image, `seed`, the epoch, the sample's name and the view's number (0 or 1
+    for the two views), but not on the rest of the batch, the order of samples, the process, or
+    earlier draws. So a resumed run sees the views of an uninterrupted run, and several processes
+    see the views of one process. Views are made on the batch's device. Before each view the
+    transform is seeded by ``set_random_state``; samples of the same name get the same random
+    numbers.
 
     Parameters
     ----------
@@ -131,10 +132,11 @@ class TwoViews:
         return first, second
 
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
-        """Return view number `view` (0 or 1) of each image, as a new float32 tensor.
+        """Return view number `view` of each image, as a new float32 tensor.
 
-        A ConfigError names a transform that fails, that returns another shape or values that are
-        not finite, or that draws from another random state than its own.
+        `view` is 0 or 1 for the two views of training. Any other number gives a further view, drawn
+        with other random numbers. A ConfigError names a transform that fails, that returns another
+        shape or values that are not finite, or that draws from another random state than its own.
         """
         views = self.unchecked_view(images, names, epoch=epoch, view=view)
         self.check(images, names, (views,))

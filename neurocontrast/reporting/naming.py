@@ -116,8 +116,8 @@ def _name_metadata(objective: ObjectiveRecord) -> str:
 def name_runs(kind: MemberKind) -> str:
     """List in quotes the names of the runs that `kind` describes: "“a”, “b” and “c”".
 
-    The encoders of these runs share one recipe, `kind`, and differ only in seed and training
-    people.
+    The encoders of these runs have the same settings, which `kind` holds, and differ only in seed
+    and training people.
     """
     return join_words(list(map(quoted, kind.runs)))
 

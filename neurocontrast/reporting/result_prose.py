@@ -97,7 +97,7 @@ class ScanResult:
         return ", ".join(count_texts(self.files.summary.n))
 
     def sentence(self) -> str:
-        """Say in one sentence which value of the metric the embedding and its baselines reach."""
+        """Say in a sentence which values of metric `key` the embedding and its baselines reach."""
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}."
@@ -157,7 +157,11 @@ class ScanResult:
         return number_text(value, digits=2)
 
     def plain(self) -> str:
-        """Say the result without a technical term: values of embedding, covariates, baselines."""
+        """Return the result in plain sentences: metric of embedding, covariates and baselines.
+
+        The sentences avoid technical terms. The last one warns that the result is about groups and
+        no diagnosis of a person, or that the data are simulated.
+        """
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}; see the warnings and the fold table for why."
@@ -233,7 +237,7 @@ class ScanResult:
         return f" ({self.files.percent} interval {low} to {high})"
 
     def increment(self) -> str:
-        """Say whether the embedding predicts better than the covariates alone."""
+        """Return a sentence on whether the embedding predicts better than the covariates alone."""
         s = self.files.summary
         change = s.increment.get(self.key or "", Increment())
         if not s.baseline_covariates or change.difference is None:
@@ -363,7 +367,10 @@ def result_prose(files: EvaluationFolder) -> ResultProse:
 
 
 def _change_text(change: Increment) -> str:
-    """Write a difference in a metric with its interval: "+0.050 (+0.010 to +0.090)"; or ""."""
+    """Write a difference in a metric with its interval: "+0.050 (+0.010 to +0.090)".
+
+    The text is "" if the difference was not computed.
+    """
     if change.difference is None:
         return ""
     ends = interval_text(change.interval, signed=True)

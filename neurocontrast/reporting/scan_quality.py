@@ -54,9 +54,9 @@ def render_quality(
     ----------
     table : DataFrame
         One row for each scan: ``participant_id``, ``session``, ``subject_id``, ``name``, ``site``
-        and the measures. Ratings of a column ``qc_rating`` are chosen when the page opens.
+        and the measures. A rating in a column ``qc_rating`` is preselected on the page.
     flags : sequence
-        Flags of each scan, in the order of the rows.
+        Flags of each scan, in the order of the rows: measures that are beyond a bound.
     thumbnails : mapping
         Row → JPEG file of three slices of the scan.
     template : array of bool, shape (height, width)

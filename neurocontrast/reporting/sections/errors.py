@@ -107,7 +107,10 @@ def draw_confusion(files: ResultTables) -> style.Picture:
 
 @style.styled
 def draw_predicted(files: ResultTables) -> style.Picture:
-    """Draw predicted over true values of the target, coloured by site, with the linear trend."""
+    """Return a figure of predicted over true values of the target, with the linear trend.
+
+    Points are coloured by site.
+    """
     pooled = pool_repeats(files)
     target = style.plain_label(files.target)
     items = files.words.items

@@ -70,7 +70,7 @@ def show_provenance(files: EvaluationFolder) -> Section:
 def record_block(title: str, content: Mapping[str, Any]) -> Code:
     """Write a nested record as text, one line for each value with its dotted name.
 
-    Keys such as lists of people are left out.
+    Values under the keys that `_SKIPPED` lists, such as digests of people, are left out.
     """
     lines = []
     for name, value in flatten(content):

@@ -168,7 +168,7 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
     """Return the test sample of ``answer.json`` in the form that the reader of one network takes.
 
-    `answer` holds that file, which states the features of the sample, and `source` is the reader.
+    `answer` holds that file, which records the features of the sample, and `source` is the reader.
     The sample is a list of one scan, or a table of regional measures; if the file names none, an
     artificial scan (phantom), or an invented person's measures.
     """

@@ -386,8 +386,8 @@ def make_table(
 ) -> Table:
     """Return a table with a row for each of `rows`, and with the `columns` that are not None.
 
-    A `Column` says which value of a row its cells show, and in which format; None stands for a
-    column that the caller leaves out. `look` holds further fields of `Table`, such as ``note`` and
+    A `Column` says which value of a row its cells show, and in which format; a caller passes None
+    in place of a column to leave out. `look` holds further fields of `Table`, such as ``note`` and
     ``folded``.
     """
     records = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows

@@ -244,7 +244,7 @@ def _shaded(value: float) -> tuple[str, str]:
 
 
 def _pictures(quality: MeasureQuality) -> list[Picture]:
-    """Draw the `N_PICTURES` measures with the most outlying people, each measure as one figure.
+    """Return a figure of each of the `N_PICTURES` measures with the most outlying people.
 
     Among measures with equally many outlying people, a larger shift of one site's median comes
     first. Constant measures and measures without values are passed over.
@@ -256,10 +256,10 @@ def _pictures(quality: MeasureQuality) -> list[Picture]:
 
 @styled
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
-    """Draw a measure at up to ten sites: quantiles as lines, and outlying people as crosses.
+    """Return a figure of a measure at up to ten sites, with outlying people as crosses.
 
-    Drawn are the sites with the largest sum of the number of outlying people and the size of the
-    shift of the site's median.
+    Lines are quantiles. Drawn are the sites with the largest sum of the number of outlying people
+    and the size of the shift of the site's median.
     """
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
     filled = of_measure[of_measure["n"] > 0]

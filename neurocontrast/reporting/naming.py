@@ -165,8 +165,8 @@ def name_architecture(words: Words, encoder: EncoderDescription) -> str:
 def name_encoder(files: EvaluationFolder) -> str:
     """Name the evaluated encoder, or each of several joined encoders, with the number of features.
 
-    Encoders are joined when they are evaluated together. Encoders of one recipe (members) are named
-    once, with their number.
+    Encoders are joined when they are evaluated together. Encoders that differ only in seed and
+    training people (members) are named once, with their number.
     """
     run = files.run
     if run.blocks:

@@ -358,8 +358,9 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 def result_prose(files: EvaluationFolder) -> ResultProse:
     """Return the object whose methods write sentences about an evaluation's headline metric.
 
-    The headline metric is the first of the report. The object is a `ScanResult` for scans, and a
-    `VoicedResult`, which has other nouns, for other samples such as images.
+    The headline metric is the most important one for the kind of target. The object is a
+    `ScanResult` for scans, and a `VoicedResult`, which has other nouns, for other samples such as
+    images.
     """
     if files.voice is None:
         return ScanResult(files, files.headline)

@@ -101,7 +101,7 @@ class Results:
     def chance(self: Any, metric: str) -> float | None:
         """Return the value of a metric that guessing reaches; None if there is no one value.
 
-        None stands for a metric of which the value depends on the evaluated people.
+        There is no one value if guessing reaches another value with other evaluated people.
         """
         return wording.chance_level(metric, len(self.classes), self.words)
 

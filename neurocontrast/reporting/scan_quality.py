@@ -184,9 +184,9 @@ def _outline(mask: npt.NDArray[np.bool_]) -> str:
 
 @styled
 def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]) -> Picture:
-    """Draw the measure `name` of all scans by site, with the bounds of usual values at each site.
+    """Return a figure of the measure `name` of all scans by site, with the bounds of usual values.
 
-    Scans that are `flagged` are crosses.
+    Each site has bounds of its own. Scans that are `flagged` are crosses.
     """
     sites = sorted(map(str, table["site"].unique()))
     figure, axes = new_figure(height=1.1 + 0.34 * len(sites))

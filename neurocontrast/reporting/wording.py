@@ -157,8 +157,8 @@ def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None
     """Return the value of metric `key` that guessing reaches; None if there is no one value.
 
     `n_classes` is the number of classes of the target, and `words` tell for which metrics guessing
-    reaches one divided by this number. None stands for a metric of which the value depends on the
-    evaluated people.
+    reaches one divided by this number. There is no one value if guessing reaches another value with
+    other evaluated people.
     """
     if n_classes and key in words.guessed:
         return 1 / n_classes

@@ -148,7 +148,7 @@ def _expand_home(text: str) -> str:
 
 
 def describe_path(text: str) -> dict[str, str]:
-    """Return a mapping with one digest: of the file at a path, or of the path without a file.
+    """Return a mapping with one digest: of the file at a path or, without a file, of the path.
 
     The path is absolute. The key is ``file`` or ``path``. The path itself would name a person or a
     machine.

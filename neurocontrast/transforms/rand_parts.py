@@ -201,8 +201,9 @@ def cut_rim(
 
     A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
     percentile. The rim is the layer of voxels below the brain's surface; its mean depth is
-    `depth_voxels`, and smooth fields of `coefficients` vary the depth. With `below`, a number for
-    each sample, only voxels of the rim whose signal is lower than that number are removed.
+    `depth_voxels`, and smooth random fields with `coefficients` (b, n, n, n) vary the depth. With
+    `below`, a number for each sample, only voxels of the rim whose signal is lower than that number
+    are removed.
     """
     kept, _ = _depth_kept(brain_BCDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below is not None:

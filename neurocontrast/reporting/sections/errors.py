@@ -46,7 +46,10 @@ def _count_text(n: float) -> str:
 
 @style.styled
 def draw_confusion(files: ResultTables) -> style.Picture:
-    """Draw the confusion matrix; with many classes, shares in colour without numbers in cells."""
+    """Return a figure of the confusion matrix of predicted and true classes.
+
+    With many classes, cells have shares in colour and no numbers.
+    """
     numbers = count_confusion(files)
     rule = name_threshold(files)
     n_classes = len(files.classes)

@@ -280,7 +280,10 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
 
 
 def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
-    """Draw a metric of each site's scans: with other scans of the site in training, and without."""
+    """Return a figure of `metric` for the scans of each site, while known and while unseen.
+
+    A site is known if other scans of the site are in training, and unseen if none is.
+    """
     rows = site_rows(files, metric)
     named = files.describe(metric)
     chance = files.chance(metric)

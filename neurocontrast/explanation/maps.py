@@ -453,8 +453,8 @@ def offset_of(number: int, size: Size) -> Size:
 def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Patch]:
     """Return the patches of a lattice that contain at least one voxel of the brain's mask.
 
-    Patches do not overlap. Patches at the edges of the volume are smaller than `size`. The first
-    patch begins `offset` voxels before the volume's edge.
+    A lattice divides the volume into patches that do not overlap. Patches at the edges of the
+    volume are smaller than `size`. The first patch begins `offset` voxels before the volume's edge.
     """
     axes = []
     for n, side, first in zip(mask.shape, size, offset, strict=True):

@@ -40,10 +40,10 @@ class ResultProse(Protocol):
     """Sentences about an evaluation's result in one metric, for scans or for other samples."""
 
     def sentence(self) -> str:
-        """Say the evaluation's result in one sentence, for the head of the report's page."""
+        """Say the evaluation's result in one sentence, for the top of the report's page."""
 
     def plain(self) -> str:
-        """Say the evaluation's result in sentences without a technical term."""
+        """Say the evaluation's result in plain sentences, without technical terms."""
 
     def reviewer(self) -> str:
         """Say the evaluation's result with the details that a reviewer of methods needs first."""
@@ -147,7 +147,7 @@ class ScanResult:
         return ""
 
     def _amount(self, value: float | None) -> str:
-        """Write a value of the metric for a sentence, such as "71" (of 100 scans) for 0.71."""
+        """Write a value of metric `key` for a sentence, such as "71" (of 100 scans) for 0.71."""
         if value is None:
             return DASH
         if self.key == "mae":
@@ -181,7 +181,7 @@ class ScanResult:
         return one_line(" ".join(sentences))
 
     def _say_value(self, value: float) -> str:
-        """Say in plain words the embedding's `value` of the metric, with the interval."""
+        """Say in plain words the embedding's `value` of metric `key`, with the interval."""
         files = self.files
         if self.key == "auc" and files.kind == "binary":
             return (
@@ -211,7 +211,7 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value of the metric covariates alone reach; empty if unknown.
+        """Say in plain words which value of metric `key` covariates alone reach; empty if unknown.
 
         The value is unknown if the evaluation has no covariates, such as age, or the metric is
         undefined for them. A mean absolute error is written with as many decimals as `value`, the

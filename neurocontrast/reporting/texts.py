@@ -165,8 +165,8 @@ def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tu
     """Fill a Jinja text of several paragraphs, and return pairs of a heading and a paragraph.
 
     Empty paragraphs are left out. A line ``## Heading.`` begins a paragraph. The text may use the
-    variables ``words`` (the nouns for the samples) and `names`, but none of an evaluation folder,
-    which `write_paragraphs` adds.
+    variables ``words`` (the nouns for the samples) and the keyword arguments `names`, but none of
+    an evaluation folder, which `write_paragraphs` adds.
     """
     return split_paragraphs(_fill(text, words, names))
 

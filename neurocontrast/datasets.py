@@ -179,10 +179,10 @@ def _folder_of_sample(path: str | os.PathLike[str] | None, listing: str, *, call
 
 
 def _checked_files(folder: Path, listing: str, *, readme: str) -> pd.DataFrame:
-    """Read `listing`, the table of a sample data set's files; refuse missing or changed files.
+    """Return the table of a sample data set's files; refuse missing or changed files.
 
-    The table has one row a file of `folder`: its path and the SHA-256 that its content must have.
-    The file `readme` must exist too.
+    The table, the file `listing` of `folder`, has one row a file: its path and the SHA-256 that its
+    content must have. The file `readme` must exist too.
     """
     files = read_text_table(folder / listing).reset_index(drop=True)
     missing = {"file", "sha256"}.difference(files)

@@ -118,7 +118,10 @@ def is_broken_link(path: str | os.PathLike[str]) -> bool:
 
 
 def _problem_of_link(path: str | os.PathLike[str]) -> str:
-    """Return why the target of a link is absent, such as in git-annex; "" if `path` is no link."""
+    """Return why the content of a broken link is absent, as in git-annex; "" if `path` is no link.
+
+    The caller has found no file at `path`: whether a link has a target is not checked again.
+    """
     if not os.path.islink(path):  # noqa: PTH114  a plain call, as the table of a cohort has 100,000
         return ""
     target = os.readlink(path)  # noqa: PTH115

@@ -32,11 +32,18 @@ class Registry(Generic[Entry]):
         self._makers[name] = make
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all entries, without making any entry."""
+        """Return the names of all entries in order of registration.
+
+        No registered function is called, so that no entry is made.
+        """
         return tuple(self._makers)
 
     def find(self, name: str | None) -> Entry | None:
-        """Return the entry called `name`, made at the first call; None for an unregistered name."""
+        """Return the entry called `name`; None for an unregistered name.
+
+        The first call makes the entry by the registered function, and later calls return the same
+        entry.
+        """
         if name is None or name not in self._makers:
             return None
         if name not in self._entries:
@@ -44,6 +51,10 @@ class Registry(Generic[Entry]):
         return self._entries[name]
 
     def entries(self) -> list[Entry]:
-        """Return all entries in order of registration, making the ones not yet used."""
+        """Return all entries in order of registration.
+
+        For an entry that was not used before, the registered function is called now, which makes
+        the entry.
+        """
         entries = map(self.find, self._makers)
         return [entry for entry in entries if entry is not None]

@@ -335,9 +335,10 @@ def choose(
 
 
 def _hint_for(name: str, names: Sequence[str]) -> str:
-    """Return advice on `name`, which is none of the components' `names`; "" without advice.
+    """Return a sentence of advice on an unknown `name` in a configuration; "" without advice.
 
-    The advice is a similar name or, for ``module:Class`` of a user, to import the module.
+    The name should be one of `names`, of components such as losses or kernels. The advice is a
+    similar name or, for ``module:Class`` of a user, to import the module.
     """
     module, _, attribute = name.partition(":")
     if module and attribute:
@@ -348,9 +349,9 @@ def _hint_for(name: str, names: Sequence[str]) -> str:
 def _no_section(given: Any, rule: str, usual: type[BaseModel] | None) -> str:
     """Return the message for `given`, a list or a word where the configuration needs a section.
 
-    `usual` is the settings class that the section has by default, such as of scans for the section
-    ``data``; the message lists its keys. If `usual` is None, the message begins with `rule`, a
-    sentence that says which section is needed.
+    `usual` is the class of the section's settings by default; the message lists the class's keys.
+    For the section ``data``, for instance, the class is that of the settings for scans. If `usual`
+    is None, the message begins with `rule`, a sentence that says which section is needed.
     """
     if usual is None:
         return f"{rule}, found {_shown(given)}."

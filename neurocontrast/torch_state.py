@@ -61,10 +61,11 @@ def in_default_precision(function: Callable[_Parameters, _Value]) -> Callable[_P
 def _within(
     function: Callable[_Parameters, _Value], *, keep_device: bool
 ) -> Callable[_Parameters, _Value]:
-    """Wrap a function to run within `default_torch_state`, with its argument `keep_device`.
+    """Wrap a function to run within `default_torch_state`, which gets the argument `keep_device`.
 
-    The context manager could be the decorator, but would call from a frame of `contextlib`, which
-    `warn_caller` would take for the user's program.
+    `default_torch_state`, a context manager, could be the decorator itself. The wrapped function
+    would then be called by a function of `contextlib`, which `warn_caller` would take for the
+    user's program.
     """
 
     @wraps(function)

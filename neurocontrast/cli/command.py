@@ -38,12 +38,16 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, metavar: str | None = None) -> Any:
-    """Return Typer's description of an option: help, flags if not ``--name``, and placeholder."""
+    """Return Typer's description of an option: help, names, and placeholder of the value.
+
+    Without `names`, the option has the name of the parameter: ``--out`` for ``out``. `metavar` is
+    the placeholder in the help.
+    """
     return typer.Option(..., *names, help=help, metavar=metavar)
 
 
 def argument(metavar: str, help: str) -> Any:
-    """Return Typer's description of a positional argument: placeholder and help."""
+    """Return Typer's description of a positional argument: placeholder of the value, and help."""
     return typer.Argument(help=help, metavar=metavar)
 
 
@@ -214,17 +218,17 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """Output of a command: figures, files and the next command.
+    """Output of a command: values, a table, notes, the next command, and the file or folder.
 
-    The function of a command returns one, and `show_result` prints the figures when the work is
-    done.
+    The function of a command returns a `Result`, which `show_result` prints when the work is done:
+    for people the title, table and notes, or `facts` as JSON for programs.
     """
 
     facts: Mapping[str, object] = field(default_factory=dict)
-    """Figures for programs, printed by ``--json``."""
+    """Values for programs, printed by ``--json``."""
     title: str = ""
     table: pd.DataFrame | None = None
-    """Figures for people; a float is shown with three significant digits."""
+    """Numbers for people; a float is shown with three significant digits."""
     notes: list[str] = field(default_factory=list)
     """Lines below the table."""
     path: Path | None = None
@@ -245,7 +249,7 @@ class Result:
 
 
 def accept_any_character() -> None:
-    """Let standard output and errors replace characters that their encoding lacks."""
+    """Let standard output and standard error replace characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             # UTF-8 can write names of files that are no text, as the bytes that they are.

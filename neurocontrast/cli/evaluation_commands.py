@@ -65,9 +65,10 @@ def join(
 
 
 def _joined_tables(path: Path) -> Result:
-    """Return the `Result` of joining tables: features from each, and the command to evaluate all.
+    """Return the `Result` of `join`: number of features from each table, and the next command.
 
-    `path` is the joined table of embeddings.
+    The next command evaluates the joined table of embeddings, `path`, with the features of all
+    tables together.
     """
     from neurocontrast.documents.embeddings import read_embeddings
 
@@ -217,8 +218,8 @@ def predict(
 
     Weights are a trained encoder with its probes, each for one column; `weights list` names them.
     `predict measures FREESURFER --out people.tsv` predicts by the weights called measures. The
-    table says who lies outside of the people learned from, and why. A bad scan stops no other; the
-    exit code is then 1.
+    table says who is unlike the training people, and why. A bad scan stops no other; the exit code
+    is then 1.
     """
     from neurocontrast.commands.predicting import Predictions
 
@@ -253,7 +254,11 @@ def _failures(scans: IncomingRecord) -> list[str]:
 
 
 def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
-    """Return the `Result` of predicting by weights: number of people, and scans that failed."""
+    """Return the `Result` of predicting people by weights: counts of people, and failed scans.
+
+    Weights are an encoder with its probes. Counted are all people, outlying people, and people
+    whose scan or measures could not be embedded.
+    """
     content = written.record.content()
     title, *notes = written.summary().splitlines()
     failed = _failures(written.record.scans)

@@ -102,7 +102,10 @@ class Flags:
         return typed
 
     def _is_key(self, name: str) -> bool:
-        """Tell whether a name is a key of the command's section that no option sets."""
+        """Tell whether `name` is a key of the command's section for which no option exists.
+
+        Such a key of the configuration is set by ``--set section.key=value``.
+        """
         if not self.section or name in self.by_parameter:
             return False
         from neurocontrast.config import Config

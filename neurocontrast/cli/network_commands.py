@@ -269,7 +269,7 @@ def bundle(
 def doctor(
     common: ConfigOptions, participants: _RunTable = None, skip: _SkipUnlisted = None
 ) -> Result:
-    """Show versions, devices, and all that `pretrain` would refuse (writes nothing)."""
+    """Show versions and devices; check settings and table as `pretrain` would (writes nothing)."""
     data = {"participants": participants, "skip_unreadable": skip}
     settings = common.resolve(check_objective=True, data=data)
     diagnosis = neurocontrast.doctor(settings)

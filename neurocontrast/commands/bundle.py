@@ -232,8 +232,9 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
 class _Samples:
     """Channels, shape and table columns of the scans that one encoder reads.
 
-    The templates of a MONAI bundle, which are files of ``neurocontrast/bundling``, state them. For
-    an encoder of regional measures, `channels` names the measures, and `measures` is not None.
+    The templates of a MONAI bundle, which are files of ``neurocontrast/bundling``, are filled with
+    these values. For an encoder of regional measures, `channels` names the measures, and `measures`
+    is not None.
     """
 
     channels: tuple[str, ...]

@@ -202,8 +202,8 @@ def check(
     n_workers : int
         Processes that read images.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     """
     progress = as_progress(progress)
     good = _checked_target(write_good, participants, overwrite=overwrite)
@@ -248,7 +248,7 @@ def check(
 
 @dataclass(frozen=True)
 class _InspectedSamples:
-    """Result of opening a table's images: kind, warnings, number of scans to prepare first."""
+    """Result of opening a table's images: kind, warnings, number of scans that need `prepare`."""
 
     kind: str
     """Kind of the samples, as ``data.kind`` names it."""
@@ -348,12 +348,13 @@ def _inspect_images(
 def _inspect_scans(
     inspection: Inspection, rows: Sequence[int], findings: Sequence[Finding]
 ) -> _InspectedSamples:
-    """Add the problems of opened scans to the table's problems; count the scans to prepare first.
+    """Add the problems of opened scans to `inspection`, and count the scans that need `prepare`.
 
-    `findings` has, for each of `rows`, the problem, warnings and extent of an opened scan. To
-    prepare are whole heads, brains outside of MNI space, and scans whose column ``stage`` is
-    ``raw``. Return their number, with warnings about the table, the images, and brains outside of
-    MNI space.
+    `findings` has an entry for each of `rows`: problem and warnings of an opened scan, and the
+    extent of the head or brain in the image. Whole heads, brains outside of MNI space, and scans
+    whose column ``stage`` is ``raw`` need `prepare` before pretraining. Return an
+    `_InspectedSamples` with their number, and with warnings about the table, the images, and brains
+    outside of MNI space.
     """
     readable = inspection.cohort.subset(rows)
     for row, name, finding in zip(rows, readable.names(), findings, strict=True):

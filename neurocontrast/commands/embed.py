@@ -95,8 +95,8 @@ def embed(
     overwrite : bool
         Whether an `out` that exists is replaced.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     """
     progress = as_progress(progress)
     folder = folder_of(run)
@@ -244,10 +244,11 @@ def _allowed_missing(readings: Sequence[Reading[Source]]) -> dict[str, float]:
 def _leave_out(
     listings: Sequence[Reading[Source]], where: Where, progress: Progress
 ) -> tuple[list[Reading[Source]], pd.DataFrame]:
-    """Select scans by `where` and prepare them; with `skip_unreadable`, leave out unusable scans.
+    """Select scans by `where`, and leave out unusable scans if `skip_unreadable` is set.
 
-    Return the networks with the scans that all networks of the run can read, and a table of the
-    scans left out.
+    Each of `listings` is a network with its listed scans (`cohort`), which are preprocessed. Return
+    copies of `listings` in which `cohort` has only the selected scans that all networks can read,
+    and a table of the unusable scans. Without `skip_unreadable`, unusable scans are a DataError.
     """
     usable = []
     tables = []
@@ -261,10 +262,11 @@ def _leave_out(
 
 
 def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[FlowStep]:
-    """Count the scans and subjects that were listed, and that were left out, by reason.
+    """Return a flow chart of exclusions: numbers of scans and subjects, in all and by reason.
 
-    Scans are left out if they are `listed` and not `chosen` by the settings, or chosen and not
-    `read`, since they cannot be used. A reason without scans has no step.
+    The list has a `FlowStep` for all scans that are `listed` in the table, and one for each reason
+    to leave out scans: listed but not `chosen` by the settings, or chosen but not `read`, since
+    they cannot be used. A step without scans is left out.
     """
     unchosen = without(listed, set(chosen.names()))
     unreadable = without(chosen, set(read.names()))

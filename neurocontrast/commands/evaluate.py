@@ -208,8 +208,8 @@ def evaluate(
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on; ``test`` may
         be a DataFrame too.

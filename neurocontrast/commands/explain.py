@@ -117,8 +117,8 @@ def explain(
     overwrite : bool
         Whether an earlier explanation in `out` is replaced.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     """
     progress = as_progress(progress)
     evaluation = Path(evaluation)

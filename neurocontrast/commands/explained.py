@@ -67,13 +67,17 @@ def explain_score(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Explained:
-    """Rank regional measures, or map the brain, by the share in the score's differences.
+    """Rank regional measures, or map the brain, by the share in score differences of subjects.
 
-    The score is the output of `probe` for a subject, and differences are between subjects. A
-    measure or place has a large share if subjects with higher scores owe more of their score to the
-    measure or place. `looks` has each network of the run with its linear score and the scans to
-    explain; of several networks the mean score is explained. `atlas` is a folder with labels of the
-    cortex for the picture of measures, or None.
+    The score is the output of `probe` for a subject. A measure or place has a large share if
+    subjects with higher scores owe more of their score to the measure or place. `looks` has each
+    network of the run with its linear score and the scans to explain; of several networks the mean
+    score is explained.
+
+    Return an `Explained`, whose function `save` writes the ranking of measures (``regions.tsv``) or
+    the brain map (``saliency.nii.gz``) into a folder. A ranking is drawn on the cortex, too, by the
+    labels of cortical regions in the folder `atlas`; with None, in the folder of FreeSurfer, if
+    installed.
     """
     if isinstance(looks[0].source, RegionalMeasures):
         explained = _explain_measures(looks, probe.target, settings, atlas, progress)
@@ -102,10 +106,11 @@ def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMetho
 
 
 def settings_for_measures(settings: ExplanationSettings, n_subjects: int) -> ExplanationSettings:
-    """Return settings for regional measures, where all `n_subjects` are explained by default.
+    """Return the settings that explain regional measures, by default of all `n_subjects` people.
 
-    A number of subjects that the user has set is kept. Settings that apply to scans alone, such as
-    the size of patches, are refused.
+    The parameter `n_subjects` is the number of people in the table. The setting of the same name
+    becomes this number, unless the user has set the setting. Settings that apply to scans alone,
+    such as the size of patches, are refused.
     """
     of_scans = sorted(settings.model_fields_set & {"patch_mm", "fill", "smooth_mm"})
     if of_scans:
@@ -179,19 +184,19 @@ def _explain_measures(
 
 
 def _share_of_block(name: str, share: float) -> BlockShare:
-    """Return a record of the share of one group of features (block) in the score's differences.
+    """Return a record of one block of features: its share in score differences between subjects.
 
-    A block is, for instance, the principal components of the scans. Differences are between
-    subjects.
+    A block is a group of features, such as the principal components of the scans. The score is the
+    output of the explained linear probe for a subject.
     """
     return BlockShare(name=name, share=share)
 
 
 def _scored_measures(look: Look) -> ScoredMeasures:
-    """Return people's regional measures as a network reads them, with the linear score to explain.
+    """Return regional measures of people as a network reads them, with the network and its probe.
 
     `look` has the network with its linear probe (`score`), the reader of measures (`source`) and
-    the people (`cohort`). The score itself is computed later.
+    the people (`cohort`). No score is computed here.
     """
     assert isinstance(look.source, RegionalMeasures)
     values = look.source.images(look.cohort).values

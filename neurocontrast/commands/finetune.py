@@ -88,8 +88,8 @@ def finetune(
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
 

@@ -32,8 +32,8 @@ def prepare_images(
     overwrite : bool
         Replace an earlier data set in `out`.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     **changes
         Any field of `ImagesSettings`, in place of that of `settings`.
 

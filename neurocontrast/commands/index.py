@@ -97,8 +97,8 @@ def index(
     overwrite : bool, default=False
         Whether an existing table is replaced.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
 
     Returns
     -------
@@ -174,8 +174,9 @@ class _Files:
     def remove_old_measures(self, sources: Sequence[Path]) -> None:
         """Remove measures of an earlier call of `index`, which `pretrain` would take for new ones.
 
-        Removed are only measures that ``index.json`` of that call names. Measures among `sources`,
-        the tables that this call has read, are refused.
+        Removed are only measures that ``index.json`` of that call names. If the file to remove is
+        among `sources`, the tables that this call has read, ConfigError is raised and the file
+        stays.
         """
         if not (self.measures.is_file() and self.record.is_file()):
             return

@@ -59,7 +59,8 @@ def predict(
     probe : str or path
         Name of weights (`neurocontrast.weights.names`), or of weights and one of their probes such
         as ``measures/age``, or the path of a folder like that; or an evaluation directory, or its
-        folder ``probe``. A folder of a run that has the name of weights is refused.
+        folder ``probe``. A name of weights that a run, probe or evaluation in the current
+        folder has as well is refused as ambiguous.
     embeddings : path or DataFrame
         With weights of measures: tables of FreeSurfer, a folder of subjects, any table that
         `index` reads, or a DataFrame with identifiers and measures; with weights of scans: a scan
@@ -87,8 +88,8 @@ def predict(
         or twenty of each new site: the bias of every site with at least five such subjects is taken
         out of its predictions (an intercept alone). ``y_score`` is then calibrated,
         ``y_score_zero_shot`` as before, and ``calibrated_on`` marks scans that are no test any
-        more. With weights ages and sexes of any people of the site, in columns of these names;
-        where nobody has a site, all are of one.
+        more. With weights, the table has ages, sexes … of some of the predicted people, in columns
+        with the names of the targets; where nobody has a site, all people count as one site.
     features : bool
         With weights, whether the table has the features too, as ``feature_0000`` and so on.
     overwrite : bool
@@ -96,8 +97,8 @@ def predict(
     on_scan : callable, optional
         Called with each row of the table as a JSON object.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
 
     Returns
     -------
@@ -125,12 +126,13 @@ def predict(
 def _weights_at(
     path: Path, embeddings: str | os.PathLike[str] | pd.DataFrame, run: object
 ) -> tuple[Path, list[Path]] | None:
-    """Return the folder of the weights at `path` with the folders of its probes; or None.
+    """Return the folder of the weights at `path` with the folders of their probes; or None.
 
-    None means that `path` is to be used as the probe of an evaluation: always if the path is not of
-    weights, and for the path of a single probe of weights if `embeddings` is a table of embeddings,
-    or if `run` is not None. Weights as a whole are refused with a `run`, since they have an encoder
-    of their own.
+    The path is a folder of weights (an encoder, and probes in subfolders), the folder of one of
+    these probes, or an evaluation. None means that the probe at the path is to be applied alone,
+    without the encoder of weights: always for an evaluation, and for one of the probes if
+    `embeddings` is a table of embeddings, or if a `run` embeds the scans. A folder of weights
+    together with a `run` raises ConfigError, since weights have an encoder of their own.
     """
     weights = probes_of(path)
     if weights is None:

@@ -1,4 +1,4 @@
-"""Predict age, sex … of people by all probes of weights in one pass, and write one table."""
+"""Predict age, sex … of people by weights, an encoder with all its probes, into one table."""
 
 from __future__ import annotations
 
@@ -411,11 +411,12 @@ def _people(n_people: int) -> str:
 def _summarise(
     record: PeoplePredictionsRecord, calibrations: list[Calibration], weights: WeightsFolder
 ) -> list[str]:
-    """Return lines of text on predictions: numbers of people, shifts at sites, and errors of age.
+    """Return lines of text on predictions: numbers of people, calibrated sites, errors of age.
 
-    Shifts are those of a calibration. The error of age is measured on people with a known age. For
-    a target without calibration, the error to expect at a new site is stated if the weights record
-    one.
+    A calibration shifts the predictions of one target at each site by a constant, learned from the
+    site's labelled people; `calibrations` has one for each calibrated target. The error of age is
+    measured on people with a known age. For a target without calibration, the error to expect at a
+    new site is stated if the weights record one.
     """
     n_predicted = record.n.people - record.n.failed
     targets = " and ".join(record.probes)

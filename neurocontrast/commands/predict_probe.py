@@ -103,11 +103,11 @@ def _apply_to_scans(
 
 
 def _check_request(request: Request) -> Path:
-    """Refuse a call of `predict` without `out`, or with options that an evaluation's probe lacks.
+    """Return the path of the table to write; refuse options that an evaluation's probe lacks.
 
-    Return the path of the table to write. `features` is for weights, which have an encoder and
-    probes; `images_root` needs a `run` that embeds scans. A table or JSON file that exists is
-    refused too, unless it may be overwritten.
+    Refused are a call without `out`; `features`, which apply to weights alone; `images_root`
+    without a `run` that embeds scans; and a table or JSON file that exists, unless overwriting is
+    allowed.
     """
     if request.out is None:
         raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")

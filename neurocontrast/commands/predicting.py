@@ -49,7 +49,10 @@ class Predictions(Written):
         return ProbePredictionsRecord.of(read_json(path), path)
 
     def summary(self) -> str:
-        """Return lines of text: counts of predicted, outlying and failed scans; shifts at sites."""
+        """Return lines of text: counts of predicted, outlying and failed scans; calibrated sites.
+
+        For a calibrated site, the line tells the constant by which predictions there were shifted.
+        """
         record = self.record
         n_predicted = record.n.scans - record.n_failed
         title = f"{record.target} predicted for {count_text(n_predicted, 'scan')}"
@@ -95,9 +98,10 @@ class PeoplePredictions(Written):
         return f"{type(self).__name__}('{path}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Return lines of text: numbers of predicted and outlying people, shifts at sites, errors.
+        """Return lines of text: numbers of predicted and outlying people, calibrated sites, errors.
 
-        They are the argument `lines` of the constructor.
+        The lines are the argument `lines` of the constructor. For a calibrated site, they tell the
+        constant by which predictions there were shifted.
         """
         return "\n".join(self._lines)
 

@@ -101,8 +101,8 @@ def prepare(
     n_workers : int, default=2
         Processes; the images do not depend on it.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     """
     progress = as_progress(progress)
     check_n_workers(n_workers)
@@ -193,9 +193,11 @@ class _Prepared:
         options: PrepareOptions,
         outcomes: Sequence[ScanOutcome],
     ) -> Self:
-        """Select the scans of a cohort that were prepared without a problem.
+        """Return the scans of `cohort` that were prepared without a problem, as a `_Prepared`.
 
-        `stems` and `outcomes` have an entry for each row of the cohort's table.
+        Two sequences have an entry for each row of the cohort's table: `stems`, the beginning of
+        the names of the scan's images, and `outcomes`, the measures of the prepared scan or its
+        problem.
         """
         rows = [row for row, outcome in enumerate(outcomes) if not outcome.problem]
         return cls(
@@ -322,7 +324,7 @@ def _refuse_another_cohort(
 ) -> None:
     """Refuse, before any work, a folder `target` that holds images of another cohort's scans.
 
-    Such images have the names of results and were made from other files.
+    Such images have names that this call would write, and were made from other files.
     """
     problems = Problems(f"out: '{target}' holds images of another cohort")
     paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
@@ -408,9 +410,11 @@ def _prepare(
     folder: str,
     options: PrepareOptions,
 ) -> tuple[int, ScanOutcome]:
-    """Prepare one scan in a worker process; return the number `row`, and measures or a problem.
+    """Prepare one scan in a worker process; return `row`, and the scan's measures or a problem.
 
-    Libraries for images are imported here, so that the main process does not load them.
+    `row` is the number of the scan in the cohort's table. The images are written to `folder`, with
+    names that begin with `stem`; the measures are such as the volume of the brain. Libraries for
+    images are imported here, so that the main process does not load them.
     """
     from neurocontrast.prepare.scan import prepare_scan
 

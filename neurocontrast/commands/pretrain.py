@@ -103,8 +103,8 @@ def pretrain(
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the
         operations in `config`. See `neurocontrast.transforms.TwoViews`.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
 
     Returns
     -------

@@ -105,8 +105,8 @@ def qc(
     n_workers : int, default=2
         Processes; the results do not depend on it.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
 
     Notes
     -----
@@ -179,9 +179,11 @@ def qc(
 
 
 def _check_rated_table(path: Path, cohort: Cohort, out: str | os.PathLike[str]) -> None:
-    """Refuse to write ratings over the table of scans, or beside a JSON file with codes.
+    """Refuse to write ratings over the table of scans, or next to a JSON file that explains codes.
 
-    `path` is the rated table to write, and `out` the folder that the user named.
+    `path` is the rated table to write into `out`, the folder that the user named. A JSON file of
+    the same name that explains units or codes of its columns is refused, since the cells to write
+    are decoded already.
     """
     if path.resolve() == cohort.source.resolve():
         raise ConfigError(
@@ -214,7 +216,11 @@ def _table_of_scans(
 
 @dataclass(frozen=True, eq=False)
 class _FlaggedScans:
-    """Scans of the table of `qc` with the flags of each, the worst scan first."""
+    """Scans that `qc` has checked, with the flags of each, the worst scan first.
+
+    A flag says that a measure of the scan is beyond a bound, or that the scan cannot be read.
+    `table` has a row a scan, as ``qc.tsv``.
+    """
 
     table: pd.DataFrame
     flags: list[list[Flag]]

@@ -39,7 +39,11 @@ _N_ROWS = 20
 
 
 class ComparisonResult(WrittenFigures):
-    """Folder that `compare` wrote, of several evaluations; property `table` has the differences."""
+    """Folder that `compare` wrote; property `table` has the differences between models.
+
+    The table has, for each metric, the difference of each model from the reference, the first
+    model.
+    """
 
     @property
     def table(self) -> pd.DataFrame:
@@ -98,10 +102,11 @@ def report(
     viewer : bool, default=False
         Whether an interactive map of the embedding is written next to the page: ``map.html``,
         ``NAME_map.html`` next to a page ``NAME.html``. The map holds participants' data and is not
-        to be shared. The evaluated embeddings must lie in a folder around the evaluation.
+        to be shared. The table of evaluated embeddings must lie in one of the two folders above the
+        evaluation or in the working directory, at most two subfolders deep.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     """
     progress = as_progress(progress)
     files = open_folder(evaluation, show_ids=show_ids)
@@ -163,8 +168,8 @@ def compare(
     overwrite : bool, default=False
         Whether a comparison already at `out` is replaced.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     """
     progress = as_progress(progress)
     folder = Path(out)

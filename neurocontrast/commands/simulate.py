@@ -36,8 +36,8 @@ def simulate(
     n_workers : int
         Processes to simulate with; the files do not depend on it.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     **changes
         Any field of `SimulationSettings`, in place of that of `settings`.
 

@@ -1,4 +1,4 @@
-"""Compare the features of weights with a known answer, and a scan with the training scans."""
+"""Compare features of a test sample with recorded features, and a scan with training scans."""
 
 import os
 import tempfile
@@ -43,10 +43,12 @@ predictions as a share of the prediction."""
 
 @dataclass(frozen=True)
 class Verification:
-    """Comparison of weights with a known answer, and of a user's scan with the training scans.
+    """Comparison of weights with a recorded answer, and of a user's scan with the training scans.
 
-    `verify_weights` returns one. The known answer are the features, recorded in ``answer.json``, of
-    a test sample. `facts` and `doubts` are empty if no scan was given.
+    `verify_weights` returns one. The recorded answer (known answer) are the features of a test
+    sample, and predictions from them, in the file ``answer.json``. The lists `facts` and `doubts`
+    say in which measures the user's scan is like and unlike the training scans; both are empty if
+    no scan was given.
     """
 
     checks: list[tuple[bool, str]]
@@ -72,8 +74,9 @@ def verify_weights(
 
     The sample of a run is a phantom that is computed again; shipped weights have a public scan.
     Features must agree within 1e-3 of the largest, predictions within 1e-2 of their size. The
-    returned `Verification` has a line for each comparison, and ``passed`` is False if one of them
-    fails, which is no error.
+    returned `Verification` has a line for each of these comparisons, and ``passed`` is False if one
+    of them fails, which is no error. A scan unlike the training scans is told by sentences in
+    ``doubts`` alone.
 
     Parameters
     ----------
@@ -87,7 +90,7 @@ def verify_weights(
     Raises
     ------
     CheckpointError
-        For weights without a known answer.
+        For weights without recorded features (``answer.json``).
     DataError
         For a scan that cannot be read.
     """
@@ -131,7 +134,7 @@ def damage_of_weights(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Known answer of a run, or of one of its encoders: features recorded for a test sample.
+    """Features recorded for a test sample (known answer), of a run or of one of its encoders.
 
     The file ``answer.json`` in `folder` has the features and, if there are probes, their
     predictions.
@@ -165,7 +168,7 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
     """Return the test sample of ``answer.json`` in the form that the reader of one network takes.
 
-    `answer` holds that file, which states the features of the sample, and `source` is the reader.
+    `answer` holds that file, which records the features of the sample, and `source` is the reader.
     The sample is a list of one scan, or a table of regional measures; if the file names none, an
     artificial scan (phantom), or an invented person's measures.
     """
@@ -184,8 +187,9 @@ def _compare(
     """Compare features and predictions of a test sample with the values of ``answer.json``.
 
     The test sample is a scan or table beside ``answer.json``, or an artificial brain (phantom) if
-    the file names none; each of `networks` reads it by the entry of `sources`. Return, for each
-    comparison, whether the values agree, and a sentence with the difference.
+    the file names none. `networks` and `sources` have an entry for each encoder of the run: the
+    network, and the reader that prepares the test sample for the network. Return a pair for each
+    comparison: whether the values agree, and a sentence with the difference.
     """
     stated = answer.content
     columns = _columns_of(list(map(sources.__getitem__, answer.numbers)))
@@ -242,9 +246,10 @@ def _scan_of(
 def _compared_source(answer: _Answer, sources: Sequence[Brains]) -> Brains:
     """Return the reader of scans (source) that prepares the user's scan for the comparison.
 
-    `sources` has one for each network of the run. Chosen is the first network of `answer` whose
-    channels are the channels for which ``answer.json`` has ranges over training scans; if none has
-    them, the first network of `answer`.
+    `sources` has one for each network of the run. `answer` is the content of an ``answer.json``,
+    which records features of one or more of these networks, and ranges over the training scans for
+    each channel. Chosen is the first of the recorded networks that reads exactly the channels with
+    ranges; if there is none, the first recorded network.
     """
     for number in answer.numbers:
         channels = sources[number].channels or _T1

@@ -89,8 +89,8 @@ def import_weights(
         Section `data`, for how the scans of the training were prepared, where the preparation is
         not the usual one of the architecture.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
 
     Raises
     ------
@@ -212,8 +212,8 @@ def export_weights(
     overwrite : bool
         Whether a file, or a folder of exported encoders, that exists is replaced.
     progress : Progress, bool or None
-        Receives progress messages; True shows them on standard error, False nothing. None shows
-        lines in a terminal or notebook, and warns with `NeurocontrastWarning`.
+        Receives progress messages; True shows them on standard error, False nothing. With None,
+        lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
     """
     progress = as_progress(progress)
     target = Path(out)

@@ -41,9 +41,10 @@ def with_base(content: Json, *, source: str, folder: Path, above: list[Path]) ->
 
 
 def bases_of(config: str | os.PathLike[str]) -> list[Path]:
-    """List the recipes and files that a configuration extends, the direct base first.
+    """List the files of the configurations that a configuration extends, the direct base first.
 
-    A workflow names them as inputs, so that a change of any of them runs its rules again.
+    The bases are recipes, which come with the package, or other YAML files. A workflow names them
+    as inputs, so that a change of any of them runs its rules again.
     """
     path = find_config(config)
     content = read_yaml(path)
@@ -95,7 +96,11 @@ def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
 
 
 def write_out(recipe: Path) -> str:
-    """Return the text of a recipe with every key and comment, the keys of its base included."""
+    """Return the text of a recipe with every key and comment, the keys of its base included.
+
+    A recipe is a YAML file of a configuration that comes with the package; its base is the one that
+    the key ``extends`` names.
+    """
     lines = recipe.read_text(encoding="utf-8")
     if EXTENDS not in read_yaml(recipe):
         return lines

@@ -1,4 +1,4 @@
-"""Keys of a configuration replace keys of the recipe that is extended, as values and as text."""
+"""Extend a configuration by the keys of another, as parsed sections or as YAML text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KEY = re.compile(r"  (\w+):")
 
 
 def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Json:
-    """Return a recipe's sections with keys replaced; the section `objective` is replaced whole.
+    """Return sections with keys added or replaced; the section `objective` is replaced whole.
 
     Parameters
     ----------
     base : mapping
-        Sections of the recipe that is extended.
+        Sections of the configuration that is extended.
     differences : mapping
         Sections with the keys that replace the base's, or that the base lacks.
 
@@ -44,9 +44,9 @@ def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Jso
 
 @dataclass
 class _Section:
-    """Section of a recipe as lines of text, so that comments stay with their keys.
+    """Section of a YAML configuration as lines of text, so that comments stay with their keys.
 
-    `extend_text` parses recipes into sections, and joins these.
+    `extend_text` parses configurations into sections, and joins these.
     """
 
     name: str
@@ -65,9 +65,9 @@ class _Section:
         return lines + self.last
 
     def extended(self, differences: _Section) -> _Section:
-        """Return this section with keys replaced, or added, by the extending recipe's section.
+        """Return this section with keys replaced or added by `differences`.
 
-        `differences` is the section of the extending recipe.
+        `differences` is the section of the same name in the extending configuration.
         """
         if self.name in _WHOLE or not differences.keys:
             return _Section(self.name, differences.first, differences.keys, self.last)
@@ -76,6 +76,8 @@ class _Section:
 
 def extend_text(base: str, differences: str) -> str:
     """Return a recipe that extends another as one text, with every key and its comment.
+
+    A recipe is a YAML file of a configuration that comes with the package.
 
     Parameters
     ----------
@@ -99,7 +101,10 @@ def extend_text(base: str, differences: str) -> str:
 
 
 def _parse(text: str) -> tuple[list[str], dict[str, _Section]]:
-    """Split the text of a recipe into lines of the comment at its top, and sections by name."""
+    """Split the text of a YAML configuration into the comment at its top, and its sections.
+
+    Return the lines of the comment, and name of a section → the section as lines of text.
+    """
     comment: list[str] = []
     sections: dict[str, _Section] = {}
     section: _Section | None = None

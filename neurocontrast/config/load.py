@@ -125,8 +125,9 @@ def _with_sections(content: Json, sections: Mapping[str, Mapping[str, object]]) 
 def _content_of_any(config: object) -> Json:
     """Return the sections of a configuration that is a file, a recipe's name, or a mapping.
 
-    None gives no sections, and a `Config` the keys that were set in it. A configuration that
-    extends another (``extends``) has the sections of both, merged.
+    A recipe is a configuration that comes with the package, such as ``yaware``. None gives no
+    sections, and a `Config` the keys that were set in it. A configuration that extends another
+    (``extends``) has the sections of both, merged.
     """
     if config is None:
         return {}

@@ -46,9 +46,10 @@ def describe_recipe(file: Path) -> str:
 def find_config(config: str | os.PathLike[str]) -> Path:
     """Return the file of a configuration, given by a path, or by the name of a recipe.
 
-    A recipe is a configuration that comes with the package. Existing files, absolute paths and
-    names with a suffix such as ``.yaml`` are paths, and are returned even if the file is absent.
-    Another name that no recipe has is refused, and so is the name of a recipe with a suffix.
+    A recipe is a configuration that comes with the package. Existing files and absolute paths are
+    returned unchanged. A name with a suffix such as ``.json`` is returned as a path even if no such
+    file exists, unless the name without ``.yaml`` or ``.yml`` is that of a recipe: this is refused.
+    A name without suffix must be the name of a recipe.
     """
     path = Path(config)
     if path.is_file() or path.is_absolute():

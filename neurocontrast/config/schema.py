@@ -173,7 +173,11 @@ def _with_lists_of_measures(content: Mapping[str, object]) -> Json:
 
 
 def _without_kind(augment: Mapping[str, object], kind: str) -> Json:
-    """Return section ``augment`` without key ``kind``; refuse a kind other than that of data."""
+    """Return section ``augment`` without its key ``kind``, which must be equal to `kind`.
+
+    `kind` is the kind of data of the same configuration, ``data.kind``. Another value in
+    ``augment`` raises ConfigError.
+    """
     stated = augment.get("kind", kind)
     if stated != kind:
         raise ConfigError(
@@ -186,14 +190,18 @@ def _without_kind(augment: Mapping[str, object], kind: str) -> Json:
 
 
 class ReportOptions(Settings):
-    """Choices for a report."""
+    """Section ``report``: options of the report of an evaluation."""
 
     show_ids: bool = False
-    """Whether identifiers of participants may appear."""
+    """Whether identifiers of participants may appear in the report."""
 
 
 def _add_extends(schema: dict[str, Any]) -> None:
-    """Add ``extends`` to the JSON schema; the key is replaced by its base before validation."""
+    """Add the key ``extends`` to the JSON schema of configurations.
+
+    The key names another configuration, whose keys are merged in before validation, so that
+    `Config` has no such field.
+    """
     schema["properties"][EXTENDS] = {
         "type": "string",
         "title": "Extends",
@@ -208,9 +216,9 @@ class Config(Settings):
     model_config = ConfigDict(json_schema_extra=_add_extends)
 
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of weights, validation split, order of scans and views.
+    """Seed of a run: initial weights, validation split, order of training scans, random views.
 
-    `simulation` and `evaluation` have their own.
+    The sections `simulation`, `images`, `evaluation` and `explanation` have a `seed` of their own.
     """
     data: _Data = DataSettings()
     augment: _Augment = AugmentSettings()
@@ -234,7 +242,11 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        """Refuse ``training.init`` of a linear encoder, and ``augment`` of another kind of data."""
+        """Refuse ``training.init`` with a linear encoder, and ``augment`` for another kind of data.
+
+        A linear encoder (``encoder.name``) is fitted in one pass, and cannot start from the weights
+        of ``training.init``. The kind of ``augment`` must be ``data.kind``.
+        """
         if self.training.init is not None and self.encoder.is_linear:
             raise ValueError(
                 f"training.init: encoder '{self.encoder.name}' is fitted in one pass and starts "
@@ -265,8 +277,8 @@ class Config(Settings):
         """Refuse a second encoder, ``encoder_2``, that cannot share one loss with the first.
 
         The first must be a network for scans, the second the network ``mlp`` for regional measures,
-        both with projection heads that end in the same size. Components beside a network are
-        refused.
+        both with projection heads that end in the same size. Components that are appended to a
+        network's features (``beside``) are refused in both.
         """
         first = self.encoder
         second = self.encoder_2
@@ -324,7 +336,11 @@ class Config(Settings):
 
     @property
     def second(self) -> tuple[MeasureTableSettings, MeasureAugmentSettings] | None:
-        """Measures and views of the second encoder, with their defaults; None for one encoder."""
+        """Settings of the second encoder: of its tables of measures, and of the views of measures.
+
+        Absent sections ``data_2`` and ``augment_2`` have their defaults. None for a configuration
+        with one encoder.
+        """
         if self.encoder_2 is None:
             return None
         return self.data_2 or MeasureTableSettings(), self.augment_2 or MeasureAugmentSettings()

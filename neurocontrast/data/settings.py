@@ -128,8 +128,9 @@ class MeasureTableSettings(MeasureSettings):
     """Tables of measures, and folders of them; None for the table that `index` writes next to
     `participants`: ``measures.tsv`` by ``participants.tsv``, ``a_measures.tsv`` by ``a.tsv``."""
     atlas: str = ""
-    """Parcellation to take from folders, such as ``aparc``, or segmentation, such as
-    ``aseg.VINN``, or both (``aparc,aseg.VINN``); "" for the first of each that is there."""
+    """Atlas whose tables are read from folders of measures: a parcellation of the cortex such as
+    ``aparc``, a segmentation such as ``aseg.VINN``, or both (``aparc,aseg.VINN``); "" for one of
+    each that the folder has, such as ``aparc.a2009s`` before ``aparc``, and ``aseg`` first."""
     measure: Literal["thickness", "area", "volume", "all"] = "thickness"
     """Measure of the cortex to read from folders of tables."""
 

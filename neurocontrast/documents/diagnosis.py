@@ -96,7 +96,7 @@ class Diagnosis(Document):
     """Reasons why `pretrain` would refuse the configuration on this machine."""
 
     def to_text(self) -> str:
-        """Return the result as lines of text, for the terminal."""
+        """Return the diagnosis of machine and configuration as lines of text, for the terminal."""
         lines = self.machine.lines()
         if self.run is not None:
             lines += self.run.lines()

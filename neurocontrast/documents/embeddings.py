@@ -79,7 +79,7 @@ class Embeddings:
         Raises
         ------
         DataError
-            If the file cannot be read, or columns are missing or hold no finite numbers.
+            If the file cannot be read, columns are missing, or a feature is not a finite number.
         """
         if not isinstance(table, pd.DataFrame):
             return cls(*_read(Path(table)), Path(table))
@@ -206,8 +206,8 @@ def _of_frame(
     """Split a user's DataFrame into the scans' metadata, their features, and `EmbeddingsInfo`.
 
     Features are in columns ``feature_…``; the info is read from the DataFrame's ``attrs``. A
-    `DataError`, which names the DataFrame by `parameter`, is raised if columns are missing or hold
-    no finite numbers.
+    `DataError`, which names the DataFrame by `parameter`, is raised if columns are missing, or if a
+    feature is not a finite number.
     """
     check_names(frame, f"{parameter}: the DataFrame")
     frame = frame.set_axis(list(map(str, frame.columns)), axis="columns")
@@ -310,7 +310,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     Raises
     ------
     DataError
-        If the file cannot be read, or columns are missing or hold no finite numbers.
+        If the file cannot be read, columns are missing, or a feature is not a finite number.
     """
     return Embeddings.of(path)
 
@@ -318,7 +318,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
 def _read(path: Path) -> tuple[pd.DataFrame, np.ndarray, EmbeddingsInfo]:
     """Read an embeddings table from a Parquet file: scans' metadata, features, `EmbeddingsInfo`.
 
-    A `DataError` is raised if columns are missing or hold no finite numbers.
+    A `DataError` is raised if columns are missing, or if a feature is not a finite number.
     """
     remedy = "Give an embeddings table; `neurocontrast embed` writes one."
     check_place(path, remedy=remedy)

@@ -85,7 +85,11 @@ class EncoderRecipe(Document):
 
 
 def _as_recipe(encoder: object) -> object:
-    """Turn the bare name of a network, as early versions wrote ``encoder``, into a section."""
+    """Return the key ``encoder`` of ``encoder.json`` as a mapping, also for a bare name.
+
+    Early versions wrote the name of the network alone, which becomes ``{"name": encoder}``. Any
+    other value is returned unchanged.
+    """
     if isinstance(encoder, str):
         return {"name": encoder}
     return encoder
@@ -282,9 +286,9 @@ class RunDescription(EncoderDescription):
     """Description of a run: its encoder as in ``encoder.json``, or all of its encoders.
 
     For several encoders, the keys hold values that all encoders share. `members` describes each
-    encoder of one run. `blocks` describes the columns of a table that `join` made of several
-    embeddings tables, by the tables. `kinds` describes groups of encoders that differ only in seed
-    and training people, if `join` made the run of several runs.
+    encoder of one run. If `join` made the table of several embeddings tables, `blocks` has an entry
+    for each of them, on the columns that come from that table. `kinds` describes groups of encoders
+    that differ only in seed and training people, if `join` made the run of several runs.
     """
 
     name: str | None = None

@@ -1,4 +1,4 @@
-"""``expected.json``: error to expect of a probe at a new site, by number of labelled people."""
+"""``expected.json``: error of a probe at a new site, by number of labelled people there."""
 
 from __future__ import annotations
 

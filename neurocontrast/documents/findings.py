@@ -31,7 +31,12 @@ class OpenBHB(ResultSection):
 
 
 class Confounds(Part):
-    """Adjustment of the features for confounds, and the OpenBHB score or why there is none."""
+    """Adjustment of the features for confounds, and the OpenBHB score or the reason for none.
+
+    The score combines how well age and site can be predicted from the features that the probe gets
+    (`OpenBHB`). There is none if the site was taken out of these features (`harmonise`,
+    `residualise`).
+    """
 
     key = "confounds"
 
@@ -43,7 +48,11 @@ class Confounds(Part):
 
 
 class SiteOutside(ResultSection):
-    """Numbers of a site's scans and outlying scans, and the scans' median distance percentile."""
+    """Numbers of a site's scans and outlying scans, and the scans' median distance percentile.
+
+    The distance of a scan is from the mean of the nearest training site, and its percentile is
+    among the distances of training scans.
+    """
 
     site: str | None
     n: StrictInt = 0

@@ -21,7 +21,11 @@ class PretrainingPeople(Document):
     """Names of joined runs or tables whose people of pretraining are unknown."""
 
     def known_people(self) -> KnownPeople:
-        """Return the digests of the people of pretraining as sets, to look up evaluated people."""
+        """Return digests of the people of pretraining, to recognise them among evaluated people.
+
+        The `KnownPeople` has one set with digests of identifiers, None if unknown, and one set with
+        digests of scans or measures.
+        """
         subjects = None
         if self.pretraining_subjects is not None:
             subjects = frozenset(self.pretraining_subjects)

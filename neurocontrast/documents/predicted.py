@@ -98,7 +98,11 @@ class CalibrationRecord(Document):
 
 
 class OutsideSite(Document):
-    """Number of a site's scans, and of its scans outside the training scans' distribution."""
+    """Number of a site's scans, and of its scans outside the training scans' distribution.
+
+    `median_percentile` is the median over the scans: percentile of a scan's distance from the
+    nearest training site's mean, among the distances of training scans.
+    """
 
     site: str
     n: int
@@ -161,7 +165,11 @@ class PeopleCounts(Document):
 
 
 class ErrorOfAge(Document):
-    """Error of predicted age, over people with a known age who were used for no fit or shift."""
+    """Mean absolute error of predicted age, over people used for no training and no calibration.
+
+    The people have a known age. Calibration shifts the predictions at a site by a constant learned
+    from labelled people there.
+    """
 
     n_people: int
     mean_absolute: float

@@ -436,10 +436,11 @@ def _explain(
 
 
 def offset_of(number: int, size: Size) -> Size:
-    """Return how many voxels before the volume's edge lattice `number` of patches begins, by axis.
+    """Return how far before the volume's edge a lattice of patches begins, in voxels by axis.
 
-    `size` has the sides of a patch in voxels; the offset along an axis is at least 0 and below the
-    side. Lattices with different offsets locate differences within a patch.
+    A lattice is a division of the volume into patches that do not overlap; `number` is the number
+    of the lattice. `size` has the sides of a patch in voxels; the offset along an axis is at least
+    0 and below the side. Lattices with different offsets locate differences within a patch.
     """
     depth, height, width = size
     return (
@@ -452,8 +453,8 @@ def offset_of(number: int, size: Size) -> Size:
 def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Patch]:
     """Return the patches of a lattice that contain at least one voxel of the brain's mask.
 
-    Patches do not overlap. Patches at the edges of the volume are smaller than `size`. The first
-    patch begins `offset` voxels before the volume's edge.
+    A lattice divides the volume into patches that do not overlap. Patches at the edges of the
+    volume are smaller than `size`. The first patch begins `offset` voxels before the volume's edge.
     """
     axes = []
     for n, side, first in zip(mask.shape, size, offset, strict=True):

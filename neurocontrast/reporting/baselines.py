@@ -74,7 +74,8 @@ class MeasuredBaseline:
         Key of the model whose features this model joins with the embedding; empty for a model
         that joins none.
     gain : dict
-        Metric → the model's value minus the value of the model `beside`, without the embedding.
+        Metric → the model's value minus the value of the model `beside`, which reads the same
+        features but not the embedding; empty for a model that joins none.
     """
 
     key: str

@@ -384,9 +384,11 @@ def make_table(
     columns: Sequence[Column | None],
     **look: Any,
 ) -> Table:
-    """Return a table with one row for each of `rows`; a column that is None is left out.
+    """Return a table with a row for each of `rows`, and with the `columns` that are not None.
 
-    `look` holds further fields of `Table`, such as ``note`` and ``folded``.
+    A `Column` says which value of a row its cells show, and in which format; a caller passes None
+    in place of a column to leave out. `look` holds further fields of `Table`, such as ``note`` and
+    ``folded``.
     """
     records = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
     shown = [column for column in columns if column is not None]

@@ -247,7 +247,7 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
 def say_comparison(files: Comparison) -> str:
     """Say in one sentence which models differ from the reference in the headline metric.
 
-    The headline metric is the first of the page.
+    The headline metric is the most important metric for the kind of target, `files.headline`.
     """
     if files.headline is None:
         return _NO_METRIC
@@ -262,9 +262,11 @@ def say_comparison(files: Comparison) -> str:
 
 
 def say_differences(files: Comparison) -> str:
-    """Say for each model whether the headline metric differs from the reference model's.
+    """Return a text with a sentence on each model's difference from the reference model.
 
-    Each difference has its interval and p-value. Estimators are named if they differ.
+    The sentence says whether the models differ in the headline metric, the most important metric
+    for the kind of target, with the difference, its interval and p-value. Estimators are named if
+    they differ. Without differences, the text is that of `say_comparison`.
     """
     metric = files.headline
     differences = _differences(files)
@@ -295,7 +297,8 @@ def say_differences(files: Comparison) -> str:
 def _differences(files: Comparison) -> pd.DataFrame:
     """Tabulate each model's difference from the reference in the headline metric, as floats.
 
-    The headline metric is the first of the page. Models without a difference are left out.
+    The headline metric is the most important metric for the kind of target, `files.headline`.
+    Models without a difference are left out.
     """
     of_metric = files.differences[files.differences["metric"] == files.headline]
     rows = of_metric.dropna(subset=["difference"])
@@ -395,7 +398,11 @@ def _build_methods(files: Comparison) -> Section:
 
 
 def _build_provenance(files: Comparison) -> Section:
-    """Return the section of records: every model's pretraining and embeddings; the environment."""
+    """Return the section on provenance for the page that compares several models.
+
+    The section has a block of text for each model, with the records of its pretraining and
+    embeddings, and a last block with the software environment of the comparison.
+    """
     keys = ("run", "objective", "embeddings", "n_overlap", "simulated")
     blocks = []
     for model in files.summary.models:

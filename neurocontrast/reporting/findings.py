@@ -67,9 +67,11 @@ def open_folder(
     show_ids: bool = False,
     findings: Sequence[Finding] = FINDINGS,
 ) -> EvaluationFolder:
-    """Read and check an evaluation folder, and the keys of `findings` in ``evaluation.json``.
+    """Read and check an evaluation folder; return its content for a report.
 
-    `findings` are the analyses whose sections the report has: by default all.
+    Returned is an `EvaluationFolder`. `findings` are the analyses whose sections the report has, by
+    default all; the key of each in ``evaluation.json`` is checked, too. With `show_ids`,
+    identifiers of participants may appear in the report.
     """
     return read_folder(folder, show_ids=show_ids, findings=findings)
 
@@ -91,7 +93,11 @@ def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> l
 
 
 def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
-    """Lay out `sections` as an evaluation's report: one HTML page, with the result in its head."""
+    """Return the report of an evaluation as one HTML page, a text with all `sections`.
+
+    At the top of the page are the title, the result in a sentence, encoder, pretraining, splits and
+    data.
+    """
     result = result_prose(files)
     return render(
         sections,

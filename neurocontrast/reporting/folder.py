@@ -82,7 +82,10 @@ class EvaluationFolder(ResultTables):
 
     @property
     def objective(self) -> ObjectiveRecord:
-        """Loss of the pretraining run and its settings; empty if none are recorded."""
+        """Loss of the pretraining run, with the loss's own settings such as a temperature.
+
+        The `ObjectiveRecord` is empty if no loss is recorded.
+        """
         return self.summary.objective or ObjectiveRecord()
 
     @property
@@ -131,7 +134,10 @@ class EvaluationFolder(ResultTables):
 
     @property
     def key(self) -> str:
-        """Secret key of pseudonyms: the digest of ``predictions.tsv``, which no report contains."""
+        """Secret key of pseudonyms: the digest of ``predictions.tsv`` in the evaluation folder.
+
+        The table is no part of a report, so that readers of a report cannot compute the key.
+        """
         return digest_of_file(self.folder / "predictions.tsv")
 
 
@@ -187,9 +193,10 @@ def _check_is_complete(root: Path) -> None:
 
 
 def _read_required(root: Path, name: str, summary: Result, *further: str) -> pd.DataFrame | None:
-    """Read ``<name>.tsv`` from the folder `root`, a table of every evaluation; None without rows.
+    """Read ``<name>.tsv``, a table that each evaluation folder has, from the folder `root`.
 
-    Needed are the columns that `_REQUIRED` lists, and the columns `further`.
+    None is returned for an absent table or a table without rows. DataError names a missing column,
+    of those that `_REQUIRED` lists for the table and the columns `further`.
     """
     columns = (*_REQUIRED[name], *further)
     return read_result_table(root / f"{name}.tsv", columns, kind=summary.kind)

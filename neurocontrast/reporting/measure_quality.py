@@ -79,7 +79,7 @@ class MeasureQuality:
 
     @property
     def n_flagged(self) -> int:
-        """Number of people with a flag."""
+        """Number of people whom `qc` flagged, for instance for many unusual measures."""
         return int((self.people["flagged"] == "yes").sum())
 
 
@@ -143,9 +143,10 @@ def render_measures(
 
 
 def _people(quality: MeasureQuality) -> list[Block]:
-    """Return the table of people with a flag, an unusual value, a missing value or a zero.
+    """Return the table of people who are flagged, or have an unusual, missing or zero measure.
 
-    At most `N_PEOPLE` people are listed. Without such people, a remark takes the table's place.
+    `qc` flags people, for instance for many unusual measures. At most `N_PEOPLE` people are listed.
+    Without such people, a remark takes the table's place.
     """
     people = quality.people
     is_said = (people["flagged"] == "yes") | (people["n_outside"] > 0)
@@ -205,10 +206,11 @@ def _measures(quality: MeasureQuality) -> Block:
 
 
 def _shifts(quality: MeasureQuality) -> Block:
-    """Return the shift of each site's median (columns) in each measure (rows) as shaded numbers.
+    """Return shaded numbers (`Shades`): the shift of each site (column) in each measure (row).
 
-    A shift is the distance from the median of the people whom the site is compared with, in
-    standard deviations. Measures with the largest shift come first.
+    A shift is the distance of the median of the site's people from the median of the people of
+    other sites, or of the people that a run was trained on, in robust standard deviations. Measures
+    with the largest shift come first.
     """
     shifts = quality.by_site.pivot(index="measure", columns="site", values="shift")
     order = shifts.reindex(quality.measures["measure"])
@@ -242,7 +244,7 @@ def _shaded(value: float) -> tuple[str, str]:
 
 
 def _pictures(quality: MeasureQuality) -> list[Picture]:
-    """Draw the `N_PICTURES` measures with the most outlying people, each measure as one figure.
+    """Return a figure of each of the `N_PICTURES` measures with the most outlying people.
 
     Among measures with equally many outlying people, a larger shift of one site's median comes
     first. Constant measures and measures without values are passed over.
@@ -254,10 +256,10 @@ def _pictures(quality: MeasureQuality) -> list[Picture]:
 
 @styled
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
-    """Draw a measure at up to ten sites: quantiles as lines, and outlying people as crosses.
+    """Return a figure of a measure at up to ten sites, with outlying people as crosses.
 
-    Drawn are the sites with the largest sum of the number of outlying people and the size of the
-    shift of the site's median.
+    Lines are quantiles. Drawn are the sites with the largest sum of the number of outlying people
+    and the size of the shift of the site's median.
     """
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
     filled = of_measure[of_measure["n"] > 0]

@@ -116,8 +116,8 @@ def _name_metadata(objective: ObjectiveRecord) -> str:
 def name_runs(kind: MemberKind) -> str:
     """List in quotes the names of the runs that `kind` describes: "“a”, “b” and “c”".
 
-    The encoders of these runs share one recipe, `kind`, and differ only in seed and training
-    people.
+    The encoders of these runs have the same settings, which `kind` holds, and differ only in seed
+    and training people.
     """
     return join_words(list(map(quoted, kind.runs)))
 
@@ -165,8 +165,8 @@ def name_architecture(words: Words, encoder: EncoderDescription) -> str:
 def name_encoder(files: EvaluationFolder) -> str:
     """Name the evaluated encoder, or each of several joined encoders, with the number of features.
 
-    Encoders are joined when they are evaluated together. Encoders of one recipe (members) are named
-    once, with their number.
+    Encoders are joined when they are evaluated together. Encoders that differ only in seed and
+    training people (members) are named once, with their number.
     """
     run = files.run
     if run.blocks:

@@ -46,7 +46,12 @@ def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
 
 
 def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) -> str:
-    """Say whether scans predict better than covariates alone, and warn if estimators differ."""
+    """Return a text on whether an embedding of scans predicts better than covariates alone.
+
+    `verdict` is the judgement of the difference in a metric, and `covariates` names the covariates.
+    If the models of embedding and of covariates have different estimators, the text warns of this,
+    too.
+    """
     if verdict == "unknown":
         return (
             "No interval of the difference was computed, so whether the scan adds to "

@@ -40,10 +40,10 @@ class ResultProse(Protocol):
     """Sentences about an evaluation's result in one metric, for scans or for other samples."""
 
     def sentence(self) -> str:
-        """Say the evaluation's result in one sentence, for the head of the report's page."""
+        """Say the evaluation's result in one sentence, for the top of the report's page."""
 
     def plain(self) -> str:
-        """Say the evaluation's result in sentences without a technical term."""
+        """Say the evaluation's result in plain sentences, without technical terms."""
 
     def reviewer(self) -> str:
         """Say the evaluation's result with the details that a reviewer of methods needs first."""
@@ -97,7 +97,7 @@ class ScanResult:
         return ", ".join(count_texts(self.files.summary.n))
 
     def sentence(self) -> str:
-        """Say in one sentence which value of the metric the embedding and its baselines reach."""
+        """Say in a sentence which values of metric `key` the embedding and its baselines reach."""
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}."
@@ -147,7 +147,7 @@ class ScanResult:
         return ""
 
     def _amount(self, value: float | None) -> str:
-        """Write a value of the metric for a sentence, such as "71" (of 100 scans) for 0.71."""
+        """Write a value of metric `key` for a sentence, such as "71" (of 100 scans) for 0.71."""
         if value is None:
             return DASH
         if self.key == "mae":
@@ -157,7 +157,11 @@ class ScanResult:
         return number_text(value, digits=2)
 
     def plain(self) -> str:
-        """Say the result without a technical term: values of embedding, covariates, baselines."""
+        """Return the result in plain sentences: metric of embedding, covariates and baselines.
+
+        The sentences avoid technical terms. The last one warns that the result is about groups and
+        no diagnosis of a person, or that the data are simulated.
+        """
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}; see the warnings and the fold table for why."
@@ -177,7 +181,7 @@ class ScanResult:
         return one_line(" ".join(sentences))
 
     def _say_value(self, value: float) -> str:
-        """Say in plain words the embedding's `value` of the metric, with the interval."""
+        """Say in plain words the embedding's `value` of metric `key`, with the interval."""
         files = self.files
         if self.key == "auc" and files.kind == "binary":
             return (
@@ -207,7 +211,7 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value of the metric covariates alone reach; empty if unknown.
+        """Say in plain words which value of metric `key` covariates alone reach; empty if unknown.
 
         The value is unknown if the evaluation has no covariates, such as age, or the metric is
         undefined for them. A mean absolute error is written with as many decimals as `value`, the
@@ -233,7 +237,7 @@ class ScanResult:
         return f" ({self.files.percent} interval {low} to {high})"
 
     def increment(self) -> str:
-        """Say whether the embedding predicts better than the covariates alone."""
+        """Return a sentence on whether the embedding predicts better than the covariates alone."""
         s = self.files.summary
         change = s.increment.get(self.key or "", Increment())
         if not s.baseline_covariates or change.difference is None:
@@ -354,8 +358,9 @@ def _same_estimator(files: EvaluationFolder) -> bool:
 def result_prose(files: EvaluationFolder) -> ResultProse:
     """Return the object whose methods write sentences about an evaluation's headline metric.
 
-    The headline metric is the first of the report. The object is a `ScanResult` for scans, and a
-    `VoicedResult`, which has other nouns, for other samples such as images.
+    The headline metric is the most important one for the kind of target. The object is a
+    `ScanResult` for scans, and a `VoicedResult`, which has other nouns, for other samples such as
+    images.
     """
     if files.voice is None:
         return ScanResult(files, files.headline)
@@ -363,7 +368,10 @@ def result_prose(files: EvaluationFolder) -> ResultProse:
 
 
 def _change_text(change: Increment) -> str:
-    """Write a difference in a metric with its interval: "+0.050 (+0.010 to +0.090)"; or ""."""
+    """Write a difference in a metric with its interval: "+0.050 (+0.010 to +0.090)".
+
+    The text is "" if the difference was not computed.
+    """
     if change.difference is None:
         return ""
     ends = interval_text(change.interval, signed=True)

@@ -72,12 +72,18 @@ class Results:
 
     @property
     def leading(self: Any) -> list[str]:
-        """Metrics that go into every table of the page, the most important first."""
+        """Names of the metrics in every table of metrics on the page, the most important first.
+
+        The page is the report of an evaluation, or of a comparison.
+        """
         return wording.leading_metrics(self.kind, self.metrics, self.words)
 
     @property
     def headline(self) -> str | None:
-        """Metric in the first sentence of the page; None without metrics."""
+        """Name of the metric in the first sentence of the page; None without metrics.
+
+        This is the most important metric for the kind of target, the first of `leading`.
+        """
         return next(iter(self.leading), None)
 
     @property
@@ -93,7 +99,10 @@ class Results:
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
-        """Return the value of a metric by guessing; None if cohorts differ in the value."""
+        """Return the value of a metric that guessing reaches; None if there is no one value.
+
+        There is no one value if guessing reaches another value with other evaluated people.
+        """
         return wording.chance_level(metric, len(self.classes), self.words)
 
 
@@ -154,7 +163,10 @@ class ResultTables(Results):
 
     @property
     def run(self) -> RunDescription:
-        """Description of the pretraining run as in the embeddings; empty if none is recorded."""
+        """Description of the pretraining run, as recorded with the embeddings and the evaluation.
+
+        The `RunDescription` is empty if none is recorded.
+        """
         return self.summary.run or RunDescription()
 
     @property
@@ -199,7 +211,8 @@ def read_result_table(
     """Read a table of an evaluation from `path`; None for an absent or empty table.
 
     Columns become numbers, but for those in `text` and those with text in every evaluation, such as
-    ``site``. True values are numbers if `kind`, the kind of target, is ``continuous``.
+    ``site``. The columns with true labels of the target, such as ``y_true``, become numbers if
+    `kind`, the kind of target, is ``continuous``, and stay text for classes.
     """
     if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
         return None

@@ -54,9 +54,9 @@ def render_quality(
     ----------
     table : DataFrame
         One row for each scan: ``participant_id``, ``session``, ``subject_id``, ``name``, ``site``
-        and the measures. Ratings of a column ``qc_rating`` are chosen when the page opens.
+        and the measures. A rating in a column ``qc_rating`` is preselected on the page.
     flags : sequence
-        Flags of each scan, in the order of the rows.
+        Flags of each scan, in the order of the rows: measures that are beyond a bound.
     thumbnails : mapping
         Row → JPEG file of three slices of the scan.
     template : array of bool, shape (height, width)
@@ -184,9 +184,9 @@ def _outline(mask: npt.NDArray[np.bool_]) -> str:
 
 @styled
 def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]) -> Picture:
-    """Draw the measure `name` of all scans by site, with the bounds of usual values at each site.
+    """Return a figure of the measure `name` of all scans by site, with the bounds of usual values.
 
-    Scans that are `flagged` are crosses.
+    Each site has bounds of its own. Scans that are `flagged` are crosses.
     """
     sites = sorted(map(str, table["site"].unique()))
     figure, axes = new_figure(height=1.1 + 0.34 * len(sites))

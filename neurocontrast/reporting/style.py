@@ -310,9 +310,11 @@ def _bound(
     marked: list[float],
     limits: tuple[float | None, float | None],
 ) -> None:
-    """Limit the x axis to `limits` and to near the values; a very wide interval is cut off.
+    """Limit the x axis to the range of the values with a margin, and to `limits`.
 
-    The values are all of `series`, and `marked` places such as a vertical line.
+    The values are all of `series`, and `marked` places such as a vertical line. The margin is 1.5
+    times the range of the values or the median width of the intervals, whichever is larger; an
+    interval that ends farther out is cut off. `limits` hold where they are narrower.
     """
     values = np.concatenate([marked, *(one.values for one in series)])
     widths = pd.concat([one.ends[1] - one.ends[0] for one in series]).dropna()

@@ -145,8 +145,9 @@ def write(text: str, files: EvaluationFolder, **names: object) -> str:
 
     The text may use the variables `files` (the evaluation folder), ``words`` (the nouns for the
     samples, such as "scan"), ``s`` (the content of ``evaluation.json``), ``run`` (the pretraining
-    run), `names`, and the variables in ``files.names_of_voice``. Any other variable is an error. A
-    text that ends with ``.j2`` is the name of a template file.
+    run), the keyword arguments `names`, and the variables in ``files.names_of_voice``, which exist
+    for samples other than scans, such as images. Any other variable is an error. A text that ends
+    with ``.j2`` is the name of a template file.
     """
     return one_line(_fill(text, files.words, _names_of(files) | names))
 
@@ -164,8 +165,8 @@ def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tu
     """Fill a Jinja text of several paragraphs, and return pairs of a heading and a paragraph.
 
     Empty paragraphs are left out. A line ``## Heading.`` begins a paragraph. The text may use the
-    variables ``words`` (the nouns for the samples) and `names`, but none of an evaluation folder,
-    which `write_paragraphs` adds.
+    variables ``words`` (the nouns for the samples) and the keyword arguments `names`, but none of
+    an evaluation folder, which `write_paragraphs` adds.
     """
     return split_paragraphs(_fill(text, words, names))
 

@@ -74,7 +74,8 @@ class Words:
     def unit_of(self, recorded: str | None) -> str:
         """Return the noun for `recorded`, the unit that a bootstrap resampled.
 
-        The noun is `unit` for subjects, and if no unit was recorded.
+        If subjects were resampled, or no unit is recorded, this is the noun in the field `unit`;
+        any other recorded unit, such as "site", is returned unchanged.
         """
         return self.unit if recorded in (None, "subject") else recorded
 
@@ -153,10 +154,11 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 
 
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
-    """Return the value of metric `key` that guessing reaches; None if cohorts differ in the value.
+    """Return the value of metric `key` that guessing reaches; None if there is no one value.
 
     `n_classes` is the number of classes of the target, and `words` tell for which metrics guessing
-    reaches one divided by this number.
+    reaches one divided by this number. There is no one value if guessing reaches another value with
+    other evaluated people.
     """
     if n_classes and key in words.guessed:
         return 1 / n_classes

@@ -148,9 +148,10 @@ def _expand_home(text: str) -> str:
 
 
 def describe_path(text: str) -> dict[str, str]:
-    """Return a digest of the file at an absolute path, or of the path if there is no file.
+    """Return a mapping with one digest: of the file at a path or, without a file, of the path.
 
-    The key of the result is ``file`` or ``path``. The path itself would name a person or a machine.
+    The path is absolute. The key is ``file`` or ``path``. The path itself would name a person or a
+    machine.
     """
     if not problem_of_place(text):
         status = Path(text).stat()

@@ -62,7 +62,11 @@ _Side = Annotated[Pair, Span(gt=0.0, le=1.0)]
 
 
 class Replaceable(Settings):
-    """Settings of built-in transforms, which a user may replace by transforms written in Python."""
+    """Settings of built-in transforms, in whose place a user may give transforms in Python.
+
+    A user gives them as arguments of functions such as `pretrain`; the field `transforms` records
+    that.
+    """
 
     transforms: Literal["python"] | None = None
     """``python`` if transforms written in Python replace these settings, as recorded with a run;

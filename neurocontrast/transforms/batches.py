@@ -66,9 +66,11 @@ def views_of(chain: Sequence[VolumeTransformd], images: Tensor, seeds: Seeds) ->
 def _numbers(
     chain: Sequence[VolumeTransformd], seeds: Seeds, *, n_channels: int
 ) -> list[Drawn | None]:
-    """Draw the random numbers of each transform in `chain` for all samples, one seed a sample.
+    """Draw the random numbers of each transform in `chain`, for all samples of a batch.
 
-    The list is in the order of the chain, with None for a transform without randomness.
+    `seeds` has the seed of each sample, by which the numbers of the sample are drawn. The list has
+    an entry for each transform, in the order of the chain: the numbers of all samples, or None for
+    a transform without randomness.
     """
     operations = [step for step in chain if isinstance(step, RandVolumed)]
     drawn = iter(draw_all(operations, seeds, n_channels=n_channels))

@@ -164,7 +164,7 @@ def _to_intensities(preprocessing: Preprocessing, key: str, mask_key: str) -> li
 
 
 def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") -> Compose:
-    """Return the random transforms that make a view, as the section ``augment:`` of a recipe sets.
+    """Return the random transforms that make a view, by settings such as the section ``augment``.
 
     Parameters
     ----------

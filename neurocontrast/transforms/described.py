@@ -51,9 +51,11 @@ class DescribedTransforms:
     def from_contract(
         cls, contract: Mapping[str, object], transforms: Compose | None = None
     ) -> DescribedTransforms:
-        """Return `transforms` with the image shape of a contract, the section in ``encoder.json``.
+        """Return `transforms` with the image shape of an encoder, as `DescribedTransforms`.
 
-        A DataError refuses transforms that differ from the contract's descriptions.
+        `contract` is the section ``preprocessing`` of ``encoder.json``, with the image shape and
+        descriptions of the transforms that the encoder was trained with. A DataError refuses
+        transforms that differ from the descriptions.
         """
         check_version(contract)
         shape = contract.get("image_shape")

@@ -83,8 +83,9 @@ def _doubts(
 ) -> tuple[str, ...]:
     """Return warnings about a scan's orientation, as sentences for the user.
 
-    Doubtful are a missing orientation, differing sform and qform (`disagreement`), and axes that
-    are tilted against the scanner's by `directions`.
+    The columns of `directions` are the image axes in the scanner's axes. Doubtful are a missing
+    orientation, differing sform and qform (`disagreement`), and image axes that are tilted against
+    the scanner's.
     """
     warnings = []
     if _has_no_orientation(header):
@@ -112,9 +113,10 @@ def check_kind(name: str, dtype: Any) -> None:
 
 
 def check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a volume without outer axes of length 1.
+    """Return the shape of a volume without axes of length 1 before or behind three axes.
 
-    A DataError, which names scan `name`, refuses a shape unless three axes remain, each of at least
+    Such axes are removed at the end of the shape, then at the beginning, until three axes remain. A
+    DataError, which names scan `name`, refuses a shape unless three axes remain, each of at least
     `N_VOXELS_MIN` voxels.
     """
     lengths = list(shape)

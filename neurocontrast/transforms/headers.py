@@ -102,7 +102,7 @@ def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
 
 
 def _difference(sform: Affine, qform: Affine, shape: Sequence[int]) -> Disagreement:
-    """Return the differences between the sform and the qform of an image of the given shape."""
+    """Return the `Disagreement` between the sform and the qform of an image of the given shape."""
     comparison = _Comparison()
     sizes_s = voxel_sizes(sform)
     sizes_q = voxel_sizes(qform)

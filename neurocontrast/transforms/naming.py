@@ -37,14 +37,15 @@ class Position:
     around: tuple[int, ...] = ()
 
     def within(self, value: object) -> Position:
-        """Return the position for values inside `value`, which joins the objects that enclose them.
+        """Return a new position, for values inside `value`, an object that is being described.
 
-        The path stays the same; `at` extends the path.
+        `value` is added to the objects that enclose the position. The path of names stays the same;
+        the method `at` extends the path.
         """
         return replace(self, around=(*self.around, id(value)))
 
     def at(self, name: str) -> Position:
-        """Return this position with the path extended by `name` of an attribute or item."""
+        """Return a new position, whose path is extended by `name` of an attribute or item."""
         return replace(self, names=(*self.names, name))
 
     def refuse(self, problem: str) -> NoReturn:

@@ -8,8 +8,9 @@ from neurocontrast.transforms.views import TwoViews
 
 
 class ViewOfEach:
-    """Make one random view of a person's scan and one of the same person's measures, for contrast.
+    """Make a random view of each person's scan and one of the same person's regional measures.
 
+    The views are for contrastive pretraining of two encoders, one of scans and one of measures.
     Called like `TwoViews`, which makes two views of one modality.
     """
 

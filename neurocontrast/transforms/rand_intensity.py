@@ -208,7 +208,7 @@ def _sum_of_terms(terms: Tensor, polynomials: Tensor) -> Tensor:
     """Return Σ_k terms_k · polynomial_k, the sum over the degree k of Legendre polynomials.
 
     The degree is the first axis of `polynomials`. In `terms`, it is the axis at the same place
-    counted from the last axis, as in broadcasting.
+    counted from the last axis: for polynomials (k, D), axis 1 of terms (b, k, D).
     """
     axis = terms.ndim - polynomials.ndim
     total = terms.select(axis, 0) * polynomials[0]

@@ -171,8 +171,9 @@ class RandMaskEdged(_RandRimd):
         """Return signals and brain masks with a rim removed from, or added to, each brain.
 
         A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
-        99th percentile. A rim is added where `depth_voxels` is below 0. The depth varies by
-        `coefficients`. An added rim is `rim` times as bright as the brain's edge.
+        99th percentile. A rim is added where `depth_voxels` is below 0. Smooth random fields with
+        `coefficients` (b, n, n, n) vary the depth. An added rim is `rim` times as bright as the
+        brain's edge.
         """
         signals = s_BCDHW.mul_(brain_BCDHW)
         brains = brain_BCDHW
@@ -200,8 +201,9 @@ def cut_rim(
 
     A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
     percentile. The rim is the layer of voxels below the brain's surface; its mean depth is
-    `depth_voxels`, and smooth fields of `coefficients` vary the depth. With `below`, a number for
-    each sample, only voxels of the rim whose signal is lower than that number are removed.
+    `depth_voxels`, and smooth random fields with `coefficients` (b, n, n, n) vary the depth. With
+    `below`, a number for each sample, only voxels of the rim whose signal is lower than that number
+    are removed.
     """
     kept, _ = _depth_kept(brain_BCDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below is not None:
@@ -216,8 +218,9 @@ def leave_rim(
     """Return signals and brain masks, one for each sample, with a rim added around each brain.
 
     A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
-    percentile. The rim is `rim` times as bright as the brain's edge. Its width is on average
-    `depth_voxels`, and varies by `coefficients`.
+    percentile. The rim is `rim` times as bright as the brain's edge. Its mean width is
+    `depth_voxels`, and smooth random fields with `coefficients` (b, n, n, n) vary the width (see
+    `smooth_fields`).
     """
     kept, inside = _depth_kept(brain_BCDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
     edge = blur(s_BCDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))

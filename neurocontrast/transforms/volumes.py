@@ -81,10 +81,10 @@ class VolumeTransformd(EachImage):
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
-        """Change a batch of `volumes` in place, by the random numbers `drawn`.
+        """Change a batch of `volumes` in place, by the random numbers `drawn`; return nothing.
 
-        Tensors may be overwritten. `drawn` is None for a transform without randomness. A subclass
-        defines the change.
+        The tensors of `volumes` are overwritten, or replaced by new ones. `drawn` is None for a
+        transform without randomness. A subclass defines the change.
         """
         raise NotImplementedError
 

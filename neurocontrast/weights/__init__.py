@@ -112,9 +112,10 @@ class Weights(os.PathLike[str]):
 
 
 def _sources() -> dict[str, list[Source]]:
-    """Return name of weights → sources, in this package and in installed ones.
+    """Return name of weights → the packages that bring weights of this name, each as a `Source`.
 
-    There are several sources if packages bring weights of the same name.
+    Searched are this package and installed ones. A `Source` has the folder of the weights, and any
+    problem.
     """
     sources = dict[str, list[Source]]()
     for card in sorted(_FOLDER.glob(f"*/{CARD}")):
@@ -128,7 +129,11 @@ def _sources() -> dict[str, list[Source]]:
 
 
 def _problem_of(sources: list[Source]) -> str:
-    """Return why weights of one name, from `sources`, cannot be used; "" for usable weights."""
+    """Return why the weights of one name cannot be used; "" for usable weights.
+
+    `sources` has an entry for each package that brings weights of this name. Several packages are a
+    problem; weights of one package have a problem if they are damaged.
+    """
     if len(sources) == 1:
         return sources[0].problem
     origins = sorted(map(attrgetter("origin"), sources))

@@ -38,7 +38,11 @@ class Source:
 
 
 def sources_of_packages() -> Iterator[Source]:
-    """Yield a `Source` for all weights in installed packages, with a problem if damaged."""
+    """Yield a `Source` for each of the weights in installed packages.
+
+    If weights are damaged, the `Source` says so in its `problem`. A package whose entry points
+    cannot be read has one `Source`, with a problem.
+    """
     seen = set[str]()
     for distribution in metadata.distributions():
         if GROUP not in (distribution.read_text(_ENTRIES) or ""):

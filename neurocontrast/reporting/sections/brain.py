@@ -100,7 +100,10 @@ def say_colours(explanation: Explanation) -> str:
 
 
 def say_block(block: ExplainedBlock) -> str:
-    """Say which share of the score's differences between subjects a group of features carries."""
+    """Say which share of score differences between subjects a group of features carries.
+
+    The score is the output of the explained linear probe for a subject.
+    """
     carries = "carries" if block.name == "network" else "carry"
     return (
         f"The map of the {block.name}, which {carries} {value_text(block.share)} of the "
@@ -177,7 +180,10 @@ def _ranking(explanation: Explanation) -> list[Block]:
 
 @styled
 def _surface(explanation: Explanation) -> Picture | None:
-    """Return the picture of cortical surfaces that `explain` wrote; None if there is none."""
+    """Return the picture of cortical surfaces that `explain` wrote; None if there is none.
+
+    The file ``surface.png`` beside the map is read, and returned as a `Picture` with a caption.
+    """
     path = explanation.map_path.with_name("surface.png")
     if not path.is_file():
         return None
@@ -280,7 +286,10 @@ def _inside(image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
 
 
 def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
-    """Draw a brain map on the MNI152 template: three crossing slices at its peak, axial slices."""
+    """Return two figures of a brain map: crossing slices at the peak, and axial slices.
+
+    The map is drawn over the MNI152 template.
+    """
     sizes = np.abs(_inside(image).get_fdata(dtype=np.float32))
     highest = np.unravel_index(int(sizes.argmax()), image.shape)
     x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())
@@ -295,7 +304,10 @@ def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
 def _draw(
     image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
 ) -> list[Picture]:
-    """Draw a figure for each view of a brain map, over the MNI152 template and inside its brain."""
+    """Return a figure for each view of a brain map, over the MNI152 template.
+
+    The map is drawn inside the template's brain alone. `views` has the planes of each figure.
+    """
     from nilearn import datasets, plotting
 
     image = _inside(image)

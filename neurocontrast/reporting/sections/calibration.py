@@ -25,9 +25,9 @@ def show_calibration(files: EvaluationFolder) -> Section | None:
 def _draw_calibration(
     files: EvaluationFolder, table: pd.DataFrame, name: str
 ) -> style.Picture | None:
-    """Draw the observed share of a class over its predicted probability, in bins of scans.
+    """Return a figure of the observed share of a class over its predicted probability.
 
-    None for a class without bins.
+    The shares are of bins of scans with similar probability. None for a class without bins.
     """
     rows = table[table["class"] == name] if "class" in table else table
     rows = rows.dropna(subset=["mean_predicted", "observed"]).reset_index(drop=True)

@@ -27,9 +27,10 @@ def show_curves(files: EvaluationFolder) -> Section:
 
 @style.styled
 def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
-    """Draw the curve ``roc`` or ``precision_recall`` of the embedding and the covariates' baseline.
+    """Return a figure of the ROC or precision-recall curves of embedding and covariates.
 
-    None if the scans of every repeat are of one class.
+    The covariates are those of the baseline. `curve` is ``roc`` or ``precision_recall``. None if
+    the scans of every repeat are of one class.
     """
     tested = tested_rows(files)
     figure, axes = style.new_figure(height=style.WIDTH * 1.02)

@@ -46,7 +46,10 @@ def _count_text(n: float) -> str:
 
 @style.styled
 def draw_confusion(files: ResultTables) -> style.Picture:
-    """Draw the confusion matrix; with many classes, shares in colour without numbers in cells."""
+    """Return a figure of the confusion matrix of predicted and true classes.
+
+    With many classes, cells have shares in colour and no numbers.
+    """
     numbers = count_confusion(files)
     rule = name_threshold(files)
     n_classes = len(files.classes)
@@ -107,7 +110,10 @@ def draw_confusion(files: ResultTables) -> style.Picture:
 
 @style.styled
 def draw_predicted(files: ResultTables) -> style.Picture:
-    """Draw predicted over true values of the target, coloured by site, with the linear trend."""
+    """Return a figure of predicted over true values of the target, with the linear trend.
+
+    Points are coloured by site.
+    """
     pooled = pool_repeats(files)
     target = style.plain_label(files.target)
     items = files.words.items

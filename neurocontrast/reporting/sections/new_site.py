@@ -1,4 +1,4 @@
-"""Section of new sites: the metric at sites that no training scan came from."""
+"""Section of new sites: the main metric at sites that no training scan came from."""
 
 from dataclasses import replace
 from itertools import product
@@ -142,9 +142,10 @@ def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
 
 
 def judge_constant(files: EvaluationFolder, metric: str) -> OfGuess | None:
-    """Judge the embedding against a constant guess at unseen sites, by the paired difference.
+    """Return the verdict on the embedding against a constant guess at unseen sites.
 
-    None if the difference was not measured.
+    The verdict, such as ``better`` or ``not shown``, follows from the difference in `metric` and
+    its interval. None if the difference was not measured.
     """
     gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
     if gain is None or constant_estimate(files, metric) is None:
@@ -279,7 +280,10 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
 
 
 def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
-    """Draw a metric of each site's scans: with other scans of the site in training, and without."""
+    """Return a figure of `metric` for the scans of each site, while known and while unseen.
+
+    A site is known if other scans of the site are in training, and unseen if none is.
+    """
     rows = site_rows(files, metric)
     named = files.describe(metric)
     chance = files.chance(metric)
@@ -316,8 +320,8 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
 
     One column has the embedding's metric while the site is known (other scans of the site are in
     training), and another while the site is unseen. Further columns have the metric of the
-    covariates at the unseen site and, for an error, the ratio of the two values and a constant
-    guess.
+    covariates at the unseen site and, for an error, two more: the embedding's value at the unseen
+    site divided by its value at the known site, and the error of a constant guess.
     """
     ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
     grown = _ratio(files, metric)

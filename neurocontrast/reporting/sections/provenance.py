@@ -49,7 +49,11 @@ _SKIPPED = (
 
 
 def show_provenance(files: EvaluationFolder) -> Section:
-    """Return the section of records: evaluation, embeddings, pretraining, environment, settings."""
+    """Return the section on provenance: records of evaluation, embeddings, pretraining, settings.
+
+    One block of text shows values of ``evaluation.json``, such as the software environment, and
+    another the configuration of the evaluation (``config.yaml``).
+    """
     content = files.summary.content()
     recorded = {key: content[key] for key in _RECORDED if content.get(key) is not None}
     if "bootstrap" in recorded:
@@ -70,7 +74,7 @@ def show_provenance(files: EvaluationFolder) -> Section:
 def record_block(title: str, content: Mapping[str, Any]) -> Code:
     """Write a nested record as text, one line for each value with its dotted name.
 
-    Keys such as lists of people are left out.
+    Values under the keys that `_SKIPPED` lists, such as digests of people, are left out.
     """
     lines = []
     for name, value in flatten(content):

@@ -114,10 +114,10 @@ def _card(
 
 
 def draw_headline(files: EvaluationFolder) -> style.Picture | None:
-    """Draw the headline metric of embedding and baselines; None if the embedding has no value.
+    """Return a figure of the headline metric of embedding and baselines.
 
-    The headline metric is the first of the report. Baselines are models that the embedding is
-    tested against.
+    The headline metric is the most important one for the kind of target. Baselines are models that
+    the embedding is tested against. None if the embedding has no value.
     """
     key = files.headline
     s = files.summary

@@ -18,8 +18,9 @@ def list_errors(files: EvaluationFolder) -> pd.DataFrame:
 
     Columns: ``scan``, ``age``, ``sex``, ``site``, ``y_true``, ``given`` (the prediction), ``score``
     and ``error``. With classes, a scan is listed if most repeats predicted another class than the
-    true one, whose probability is ``score``. For a continuous target every scan is listed, and
-    ``score`` is predicted minus true.
+    true one; ``score`` is the probability of the true class, and ``error`` is 1 minus ``score``.
+    For a continuous target every scan is listed; ``score`` is predicted minus true, and ``error``
+    the absolute value of ``score``.
     """
     rows = pool_repeats(files).dropna(subset=["y_true"]).reset_index(drop=True)
     if files.kind == "continuous":

@@ -47,7 +47,6 @@ def evaluated(tables, tmp_path_factory):
         tables["beside"],
         target="sex",
         out=tmp_path_factory.mktemp("evaluated") / "sex",
-        n_folds=2,
         allow_overlap=True,
         **FASTEST,
     )
@@ -107,7 +106,7 @@ def test_no_more_components_are_kept_than_a_share_of_the_people(tmp_path, share)
 
 def test_samples_that_do_not_fit_in_memory_are_drawn(tmp_path, monkeypatch):
     n_drawn = 40
-    monkeypatch.setattr(components, "MEMORY", n_drawn * 4 * 212)
+    monkeypatch.setattr(components, "MEMORY", n_drawn * 4 * 137)
     many = BESIDE | {"encoder": {**BESIDE["encoder"], "beside": {"n_components": 400}}}
     runs = [nc.pretrain(many, out=tmp_path / name) for name in ("run", "again")]
     contracts = [read_json(run / "encoder.json") for run in runs]
@@ -140,7 +139,7 @@ def test_a_report_says_what_the_network_adds_and_how_the_blocks_were_weighed(eva
         "what the network adds to them is",
         "Inner folds weighed the blocks of the embedding:",
         "was chosen with the penalty, on the same inner folds, from 0, 0.25, 0.5, 0.75 and 1.",
-        "212 regional measures and the embedding, as two blocks, reach AUC",
+        "137 regional measures and the embedding, as two blocks, reach AUC",
         "what the embedding adds to them is",
     ):
         assert sentence in page
@@ -163,7 +162,6 @@ def test_an_external_test_curve_and_new_sites_follow_the_weights(tables, tmp_pat
         target="sex",
         out=tmp_path / "out",
         test=paths[1],
-        n_folds=2,
         train_sizes=(40,),
         n_draws=1,
         allow_overlap=True,

@@ -43,7 +43,7 @@ def test_the_better_model_is_found_and_drawn(folder, tmp_path):
     )
     differences = pd.read_csv(out / "differences.tsv", sep="\t").set_index("metric")
     auc = differences.loc["auc"]
-    assert (auc["model"], auc["reference"], auc["n_folds"]) == ("y-Aware", "weak", 10)
+    assert (auc["model"], auc["reference"], auc["n_folds"]) == ("y-Aware", "weak", 4)
     assert 0 < auc["low"] < auc["difference"] < auc["high"]
     assert auc["p_value"] < 0.05
     models = pd.read_csv(out / "models.tsv", sep="\t").set_index(["model", "metric"])

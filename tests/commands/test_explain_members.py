@@ -9,7 +9,7 @@ import neurocontrast as nc
 from neurocontrast.exceptions import DataError
 
 N = 2
-OPTIONS = {"n_folds": 2, "allow_overlap": True, **FASTEST}
+OPTIONS = {**FASTEST, "allow_overlap": True}
 
 
 @pytest.fixture(scope="module")

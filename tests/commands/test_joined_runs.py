@@ -32,7 +32,7 @@ from neurocontrast.exceptions import (
 )
 from neurocontrast.weights import load
 
-OPTIONS = {"n_folds": 2, "allow_overlap": True, "regional": [], **FASTEST}
+OPTIONS = {**FASTEST, "allow_overlap": True, "regional": []}
 ONE_EPOCH = {"epochs": 1, "batch_size": 64}
 
 
@@ -509,7 +509,7 @@ def test_members_that_read_other_columns_of_a_table(of_maps, maps, whole, cached
         alone = nc.embed(member, participants=maps, out=out, config=cached)
         features.append(read_embeddings(alone).features)
     np.testing.assert_allclose(read.features, np.concatenate(features, axis=1), atol=1e-5)
-    evaluated = nc.evaluate(table, out=tmp_path / "evaluation", n_folds=3, **FASTEST)
+    evaluated = nc.evaluate(table, out=tmp_path / "evaluation", **FASTEST)
     of_table = nc.predict(evaluated.folder, table, out=tmp_path / "table.tsv").table
     scans = nc.predict(
         evaluated.folder, maps, run=joined, config=cached, out=tmp_path / "scans.tsv"

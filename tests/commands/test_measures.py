@@ -1,6 +1,7 @@
 """Regional measures from their tables to embeddings."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -131,7 +132,7 @@ def test_rows_of_other_measures_are_refused_by_name(run, people):
     measures = people.measures.values
     embedder = ScanEmbedder(run).fit(None)
     others = measures.rename(
-        columns=lambda name: name.replace("_G_front_sup_", "_superiorfrontal_")
+        columns=lambda name: re.sub("_G_front_(sup|middle)_", r"_\1frontal_", name)
     )
     with pytest.raises(
         DataError, match=r"X: 2 of the \d+ measures of training .*'lh_G_front_sup_thickness'"
@@ -378,9 +379,9 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     assert (
         said == "all weights but those of 1 measures, which differ in nobody here or are not there"
     )
-    others = table.rename(columns=lambda name: name.replace("_S_central_", "_precentral_"))
+    others = table.rename(columns=lambda name: re.sub("_S_(post)?central_", r"_\1central_", name))
     others.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
     with pytest.raises(
-        CheckpointError, match=r"measures: 2 of this run are not there: .*precentral_thickness"
+        CheckpointError, match=r"measures: 2 of this run are not there: .*postcentral_thickness"
     ):
         nc.pretrain(config, out=tmp_path / "other")

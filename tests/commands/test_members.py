@@ -73,7 +73,7 @@ def table(run, people, folder):
     return nc.embed(run, participants=people, out=folder / "all.parquet", config=MEASURES).location
 
 
-OPTIONS = {"n_folds": 2, "allow_overlap": True, **FASTEST}
+OPTIONS = {**FASTEST, "allow_overlap": True}
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def test_exported_members_are_embedded_with_and_predict_as_the_run(run, exported
     np.testing.assert_array_equal(reads[0].features, reads[1].features)
     embedded = ScanEmbedder(exported, overlap="ignore").fit_transform(reads[0].table)
     np.testing.assert_allclose(embedded, reads[0].features, atol=1e-6)
-    options = {"n_folds": 2, "allow_overlap": True, **FASTEST}
+    options = {**FASTEST, "allow_overlap": True}
     evaluated = nc.evaluate(tables[0], target="sex", out=tmp_path / "sex", **options)
     predicted = nc.predict(
         evaluated.folder, people, run=exported, config=MEASURES, out=tmp_path / "p.tsv"

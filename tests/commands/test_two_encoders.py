@@ -16,8 +16,7 @@ from neurocontrast.data.sources import source_of
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import build_model, load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
-from neurocontrast.runs.components import build_components
-from neurocontrast.runs.run import read_cohort_of
+from neurocontrast.runs.run import Run
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.checkpoints import load_checkpoint
 from neurocontrast.training.sampling import Sampler
@@ -64,7 +63,7 @@ def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
     )
     nc.pretrain(chosen, out=tmp_path / "run")
     source = source_of(chosen.data, second=chosen.second)
-    cohort = read_cohort_of(chosen, source)
+    cohort = Run(chosen, tmp_path, source).read_cohort()
     source = source.prepared(cohort, range(len(cohort)))
     scans = torch.stack(
         [source.halves[0].images(cohort)[row]["image"].float() for row in range(len(cohort))]
@@ -137,7 +136,7 @@ def test_another_loss_and_probes_of_either_encoder(settings, tmp_path):
 def test_either_half_embeds_to_the_numbers_of_training(pair, settings, cohort, measures, tmp_path):
     chosen = settings()
     source = source_of(chosen.data, second=chosen.second)
-    parts = build_components(chosen, read_cohort_of(chosen, source), source)
+    parts = Run(chosen, tmp_path, source).components()
     trained = load_checkpoint(pair / "checkpoints/epoch-0002.pt").state["model"]
     tables = {
         ".": {"cache_dir": str(chosen.data.cache_dir)},

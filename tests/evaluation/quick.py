@@ -13,7 +13,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.reporting.findings import FINDINGS
 
 QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
-FAST = {**QUICK, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0), "n_inner_folds": 2}
+FAST = {**QUICK, "n_folds": 3, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0), "n_inner_folds": 2}
 
 
 def make_plan(cohort, *, info=None, estimator=None, cv=None, **options):

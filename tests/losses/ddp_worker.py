@@ -62,7 +62,10 @@ def cases() -> dict[str, tuple[nn.Module, int, bool]]:
 def main() -> None:
     world_size = int(sys.argv[1])
     result = Path(sys.argv[2])
-    multiprocessing.spawn(_work, args=(world_size, result), nprocs=world_size)
+    # Forked, processes need not import PyTorch once more each.
+    multiprocessing.start_processes(
+        _work, args=(world_size, result), nprocs=world_size, start_method="fork"
+    )
 
 
 def _work(rank: int, world_size: int, result: Path) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.documents.embeddings import write_embeddings
 
-FAST = {"n_bootstraps": 10, "C": (0.01,), "alpha": (10.0,), "n_inner_folds": 2}
+FAST = {"n_bootstraps": 10, "C": (0.01,), "alpha": (10.0,), "n_folds": 3, "n_inner_folds": 2}
 BARE = {"confounds": False, "new_site": False, "outlyingness": False}
 SITES = ("site-01", "site-02", "site-03", "site-04")
 EPOCHS = [

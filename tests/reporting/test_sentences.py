@@ -152,7 +152,7 @@ UNKNOWN = [{"code": "overlap_unknown", "message": "?"}]
         ({"splits": "leave-site-out"}, "left out in turn", "only sites left out"),
         (
             {"splits": "custom", "splitter": "Own(n_splits=5)"},
-            r"5 folds, made by Own\(n_splits=5\)",
+            r"3 folds, made by Own\(n_splits=5\)",
             "stratified",
         ),
         (

@@ -25,7 +25,7 @@ FASTEST = {
     "outlyingness": False,
     "C": (1e-2, 1.0),
     "voxels": "off",
-    "n_folds": 3,
+    "n_folds": 2,
     "n_inner_folds": 2,
 }
 FEATURES = [f"feature_{number:04d}" for number in range(4)]

@@ -1,5 +1,6 @@
 """A small folder of weights of measures, learned from some people of the sample."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -15,7 +16,7 @@ N_LEARNED = 140
 VERSION = "FreeSurfer 6.0.0"
 QUICK = {
     "n_folds": 3,
-    "n_inner_folds": 3,
+    "n_inner_folds": 2,
     "voxels": "off",
     "confounds": False,
     "n_bootstraps": 0,
@@ -28,6 +29,11 @@ QUICK = {
 
 def people_of_sample():
     """Return everybody of the sample: identifiers, age, sex, and a column a measure."""
+    return _read_sample().copy()
+
+
+@functools.cache
+def _read_sample():
     cohort = read_measures(SAMPLE / "participants.tsv", TABLES)
     facts = cohort.table[["participant_id", "age", "sex"]]
     return pd.concat([facts, cohort.measures.values], axis=1)

@@ -1,10 +1,9 @@
-"""A training run small enough for a fraction of a second; run as a program, it can be killed."""
+"""A training run small enough for a fraction of a second."""
 
 import contextlib
 import csv
 import os
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -213,22 +212,3 @@ def assert_resumes(folder, n_batches, number=signal.SIGTERM, *, made_views=views
     run(folder / "cut", resume=True, made_views=made_views, **how)
     assert_same(folder / "cut", folder / "whole")
     return result, said
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    # For each line, a folder: the number of its process, which has done nothing but import, then
-    # its exit code.
-    for line in sys.stdin:
-        if not (child := os.fork()):
-            run(
-                Path(line.rstrip("\n")),
-                resume=True,
-                epochs=int(sys.argv[1]),
-                probe_every=2,
-                checkpoint_minutes=1e-9,
-            )
-            os._exit(0)
-        for told in (lambda: child, lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])):
-            sys.stdout.write(f"{told()}\n")
-            sys.stdout.flush()

@@ -8,7 +8,7 @@ from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from tests.evaluation import quick
 
-evaluate = partial(quick.evaluate, n_bootstraps=50, C=(1e-1,))
+evaluate = partial(quick.evaluate, n_bootstraps=50, C=(1e-1,), n_folds=5)
 BANDS = {f"{low} to <{high}": (low, high) for low, high in ((18, 30), (30, 45), (45, 60), (60, 75))}
 
 

@@ -44,7 +44,7 @@ def test_adjusted_features_are_those_of_a_small_table(make_cohort, option):
 
 
 def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_cohort, monkeypatch):
-    plan = plan_of(make_cohort, large_table=0)
+    plan = plan_of(make_cohort, large_table=0, n_folds=5)
     asked = set()
     seen = FeatureDesign.__call__
     watched = lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)  # noqa: E731
@@ -55,9 +55,7 @@ def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_co
 
 
 def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
-    result = fit_and_measure(
-        plan_of(make_cohort, n=1300, n_features=4, C=(1e-2,), large_table=1000)
-    )
+    result = fit_and_measure(plan_of(make_cohort, n=1300, n_features=4, C=(1e-2,), large_table=800))
     said = warnings(result)["large_table"]
     assert "first of the inner folds" in said
     assert "LogisticRegression(max_iter=1000, tol=1e-05)" in result.evaluation.probe.estimator

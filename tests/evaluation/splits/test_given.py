@@ -153,7 +153,7 @@ def test_the_sites_that_folds_hold_out_are_found_whatever_a_column_says(
 
 def test_our_own_splitters_make_the_folds_that_their_names_make(cohort):
     for cv, options in (
-        (SiteStratifiedGroupKFold(5, n_repeats=2, random_state=3), {"n_repeats": 2, "seed": 3}),
+        (SiteStratifiedGroupKFold(3, n_repeats=2, random_state=3), {"n_repeats": 2, "seed": 3}),
         (LeaveSiteOut(), {"splits": "leave-site-out"}),
     ):
         named = make_plan(cohort, **options)

@@ -111,7 +111,7 @@ def test_an_int_deals_the_folds_of_an_evaluation_with_that_seed(cohort, groups):
     for target in ("diagnosis", "age"):
         study = make_plan(cohort, target=target, seed=7)
         dealt = list(
-            SiteStratifiedGroupKFold(5, random_state=7).split(groups, cohort.table[target], groups)
+            SiteStratifiedGroupKFold(3, random_state=7).split(groups, cohort.table[target], groups)
         )
         assert [test.tolist() for _, test in dealt] == [
             split.test.tolist() for split in study.splits

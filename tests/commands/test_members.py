@@ -192,7 +192,14 @@ def test_a_table_that_pandas_has_read_keeps_its_members(table, evaluated, tmp_pa
     nc.compare([result.folder, other], out=tmp_path / "compared.html")
 
 
-@pytest.mark.parametrize("line", ["epoch 1/2", "{out}/members/1: finished", "{out}: member 3"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch 1/2",
+        "{out}/members/1: finished",
+        pytest.param("{out}: member 3", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_was_stopped_ends_with_the_same_numbers(people, of_two_epochs, tmp_path, line):
     config = config_of(people, epochs=2)
     out = tmp_path / "stopped"

@@ -89,7 +89,15 @@ def test_monai_s_densenet_as_safetensors(tmp_path):
         torch.testing.assert_close(model.encoder(VOLUMES), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("depth", [10, 18, 34, 50])
+@pytest.mark.parametrize(
+    "depth",
+    [
+        10,
+        pytest.param(18, marks=pytest.mark.slow),
+        pytest.param(34, marks=pytest.mark.slow),
+        50,
+    ],
+)
 def test_medicalnet_s_resnets(tmp_path, depth):
     network = randomised(MedicalNet(depth))
     state = {f"module.{name}": tensor for name, tensor in network.state_dict().items()}

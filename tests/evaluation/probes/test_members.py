@@ -77,8 +77,17 @@ def scores_of_members(cohort, n_components=0, **options):
     return scores
 
 
-@pytest.mark.parametrize("n_components", [0, N_COMPONENTS])
-@pytest.mark.parametrize("target", ["diagnosis", "age", "site"])
+@pytest.mark.parametrize(
+    ("target", "n_components"),
+    [
+        ("diagnosis", N_COMPONENTS),
+        ("age", 0),
+        ("site", 0),
+        pytest.param("diagnosis", 0, marks=pytest.mark.slow),
+        pytest.param("age", N_COMPONENTS, marks=pytest.mark.slow),
+        pytest.param("site", N_COMPONENTS, marks=pytest.mark.slow),
+    ],
+)
 def test_predictions_are_the_mean_of_those_of_each_member_alone(make_cohort, target, n_components):
     cohort = cohort_of(make_cohort)
     options = {"target": target, "C": (1e-2, 1.0), "alpha": (10.0, 1000.0), "n_inner_folds": 2}

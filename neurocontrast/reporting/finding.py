@@ -1,6 +1,6 @@
 """Finding: one analysis of an evaluation, with its measurement, record and report section."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from neurocontrast.documents.section import Part
@@ -9,6 +9,8 @@ from neurocontrast.evaluation.plan.plan import Plan
 from neurocontrast.exceptions import one_of
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import KINDS, EvaluationFolder
+from neurocontrast.reporting.voices import VOICES
+from neurocontrast.reporting.wording import SCANS
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,16 @@ class Finding:
     last: bool = False
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.kinds).difference(KINDS))
+        self._refuse_unknown("kinds", self.kinds, KINDS)
+        self._refuse_unknown("of", self.of, (SCANS.kind, *VOICES.names()))
+
+    def _refuse_unknown(self, field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+        """Raise `ValueError` if `names`, the value of the attribute `field`, are not all allowed."""
+        unknown = sorted(set(names).difference(allowed))
         if unknown:
             raise ValueError(
-                f"finding '{self.name}': kinds are among {one_of(KINDS)}, found {one_of(unknown)}."
+                f"finding '{self.name}': {field} are among {one_of(allowed)}, "
+                f"found {one_of(unknown)}."
             )
 
     def fits(self, files: EvaluationFolder) -> bool:

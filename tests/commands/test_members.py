@@ -23,6 +23,7 @@ import neurocontrast as nc
 from neurocontrast.cli import run as command
 from neurocontrast.config import load_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.sources import RegionalMeasures
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import (
@@ -213,6 +214,19 @@ def test_a_run_that_was_stopped_ends_with_the_same_numbers(people, of_two_epochs
         assert weights(out / member) == weights(of_two_epochs / member)
         assert metrics(out / member) == metrics(of_two_epochs / member)
     assert read_json(out / "members.json") == read_json(of_two_epochs / "members.json")
+
+
+def test_the_table_of_a_new_run_is_read_once_for_all_members(people, tmp_path, monkeypatch):
+    read = RegionalMeasures.read_cohort
+    tables = []
+
+    def watched(source, participants, **options):
+        tables.append(participants)
+        return read(source, participants, **options)
+
+    monkeypatch.setattr(RegionalMeasures, "read_cohort", watched)
+    nc.pretrain(config_of(people, epochs=0), out=tmp_path / "run")
+    assert list(map(str, tables)) == [str(people)]
 
 
 @pytest.mark.slow

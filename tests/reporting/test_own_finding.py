@@ -103,6 +103,8 @@ def test_a_finding_replaces_no_table_and_no_record_of_another(make_cohort):
             evaluate_study(plan, findings=(*FINDINGS, mine))
     with pytest.raises(ValueError, match=r"among 'binary', .*, found 'two classes'"):
         replace(MINE, kinds=("two classes",))
+    with pytest.raises(ValueError, match=r"of are among 'scans', 'images', found 'scan'"):
+        replace(MINE, of=("scan",))
     with pytest.raises(KeyError, match=r"sections\.yaml has no section 'headcount'"):
         section("headcount", [])
 

@@ -97,10 +97,10 @@ class ConfoundFigure:
 
 @dataclass(frozen=True)
 class Reading:
-    """Values of a column, such as the site, predicted from the features by cross-validation.
+    """Cross-validated prediction of a column, such as the site, from the features.
 
-    `target` holds the true values, and `model` the out-of-fold predictions. `rows` are rows of the
-    plan's table; `splits` hold positions within `rows`.
+    `target` holds the column's true values, and `model` the out-of-fold predictions. `rows` are
+    positions of the scans in the table of the evaluation; `splits` hold positions within `rows`.
     """
 
     target: Target
@@ -110,7 +110,7 @@ class Reading:
 
 
 def measure_confounds(inputs: Inputs) -> Measurement:
-    """Predict site, age, sex and covariates from the features that the probe gets.
+    """Predict site, age, sex and covariates from the features that the embedding's probe gets.
 
     Returned are the section `Confounds` of ``evaluation.json``, the table ``confounds.tsv``, and a
     warning if the site can be told. With ``confounds=false`` there is only the section, which then
@@ -145,11 +145,11 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Return the section `Confounds` of ``evaluation.json``, filled with settings alone.
+    """Return the section `Confounds` of ``evaluation.json`` as settings alone give it.
 
-    The section says how the features are harmonised and residualised, and that there is no OpenBHB
-    score because of ``confounds=false``; `measure_confounds` replaces the latter where it predicts
-    site, age and sex.
+    The section says how the features are harmonised and residualised. It has no OpenBHB score, and
+    names ``confounds=false`` as the reason; where `measure_confounds` predicts site, age and sex,
+    it writes the score, or another reason, in place of both.
     """
     settings = plan.settings
     return Confounds(
@@ -254,10 +254,10 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a column such as age from the features that the probe gets, by cross-validation.
+    """Return the `Reading` of a column such as age, predicted from features by cross-validation.
 
-    `target` holds the column's values for the scans `rows` of the plan's table; `splits` hold
-    positions within `rows`.
+    The features are those that the embedding's probe gets. `target` holds the column's values for
+    the scans `rows` of the plan's table; `splits` hold positions within `rows`.
     """
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(

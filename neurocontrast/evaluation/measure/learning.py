@@ -180,10 +180,10 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a key from 0 to 1 for each subject, by which sorting spreads groups evenly.
+    """Return a number from 0 to 1 for each subject, by which sorting spreads groups evenly.
 
-    Subjects with equal values in all of `keys`, such as class and site, are one group, and keep the
-    order of `order_by` within the group.
+    Subjects with equal values in all of `keys`, such as class and site, are one group. Within a
+    group, subjects stay in the order of the values `order_by`, one for each subject.
     """
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)

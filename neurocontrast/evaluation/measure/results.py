@@ -266,12 +266,11 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Return keys and values of section ``probe`` on groups of feature columns (blocks).
+    """Return keys of section ``probe`` (``evaluation.json``) on groups of feature columns, blocks.
 
-    The dictionary is empty for a single group.
-
-    The keys name the origin of the groups and, for components beside a network, each group's share
-    in the total variance, in each fold and on average.
+    The dictionary is empty if the features are of one encoder's network alone. For joined encoders
+    it says so. For an encoder that keeps principal components besides its network's features, it
+    has the share of each of the two in the total variance, in each fold and on average.
     """
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}
@@ -293,9 +292,11 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
 
 def _describe_members(plan: Plan) -> dict[str, object]:
-    """Return keys and values of section ``probe`` on several encoders of a run; empty for one.
+    """Return the number of a run's encoders, and what is averaged over their probes, by key.
 
-    The values are the number of encoders, and a word for what of their predictions is averaged.
+    The keys and values are for the section ``probe`` of ``evaluation.json``. Predicted numbers,
+    probabilities or decision values are averaged. The dictionary is empty if the run has one
+    encoder.
     """
     if plan.n_members < 2:
         return {}

@@ -241,7 +241,10 @@ def permuted_labels(
 def _permuted_figures(
     model: Model, target: Target, splits: Sequence[Split], context: FitContext
 ) -> dict[str, float]:
-    """Cross-validate a model on permuted labels (`target`); return its pooled metrics by name."""
+    """Cross-validate a model on a target of permuted labels; return its metrics by name.
+
+    `target` holds the labels after the permutation. A metric is of all folds' predictions together.
+    """
     return _figures(target, cross_validate(model, target, splits, context))
 
 

@@ -202,7 +202,8 @@ def bootstrap_metrics(
 ) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model on the same resamples of units: subjects, or whole sites.
 
-    The result is name of a model → name of a metric → resamples.
+    The result is name of a model → name of a metric → `Resamples`: the metric of all scans, and its
+    value on each resample.
 
     Parameters
     ----------

@@ -53,10 +53,10 @@ class Baseline(NamedTuple):
     """Name of the model whose features have the embedding beside them; empty for other models."""
 
     def describe(self) -> ModelNames:
-        """Return a model's names in the form in which ``evaluation.json`` holds them.
+        """Return the names as an entry of section ``rivals`` of ``evaluation.json``.
 
-        The file's section ``rivals`` lists the models that the embedding is compared with; fields
-        that are empty are left out.
+        The section lists the models that the embedding is compared with. An entry always has `name`
+        and `plural`; `of`, `lacks` and `beside` are left out where empty.
         """
         names = {"name": self.name, "what": self.plural}
         for key in ("of", "lacks", "beside"):
@@ -87,7 +87,7 @@ class Model:
     """Warnings about the model."""
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Fit the model to the training rows of a split only, and predict the split's test rows."""
+        """Fit the model to a split's training rows; return a `Prediction` of the test rows."""
         raise NotImplementedError
 
     def describe(
@@ -95,9 +95,9 @@ class Model:
     ) -> EstimatorSection:
         """Return the section ``probe`` of ``evaluation.json``, which describes the estimator.
 
-        The section holds the estimator's name, an expression (Python, or words), and the name of
-        the penalty's parameter, None without one. `n_train` is the largest number of training rows
-        of a fold.
+        The section holds the estimator's name, the estimator as an expression (in Python, or in
+        words), and the name of the penalty's parameter, None without one. The argument `n_train` is
+        the largest number of training rows of a fold.
         """
         raise NotImplementedError
 
@@ -118,7 +118,7 @@ class ProbeModel(Model):
     estimator: Probe | BaseEstimator | None = None
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Fit the estimator to the training rows of a split, and predict the split's test rows."""
+        """Fit the estimator to a split's training rows; return a `Prediction` of the test rows."""
         return fit_and_predict(self.design, target, split, context, estimator=self.estimator)
 
     def describe(
@@ -217,9 +217,9 @@ class ConstantModel(Model):
 class GivenModel(Model):
     """A model fitted elsewhere in the same splits, such as a fine-tuned network.
 
-    `predictions` has a prediction for each pair of repeat and fold; `title` names the model and
-    `expression` says in words how the model was trained. If the model averages the predictions of
-    several networks, `n_features` counts the features of all networks together.
+    `predictions` is (repeat, fold) → `Prediction` of the fold's test rows; `title` names the model
+    and `expression` says in words how the model was trained. If the model averages the predictions
+    of several networks, `n_features` counts the features of all networks together.
     """
 
     title: str

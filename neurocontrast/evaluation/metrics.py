@@ -273,7 +273,7 @@ def top_hits(truth: Labels, scores: Floats) -> Floats:
 def decide(
     kind: Kind, scores: Floats, *, threshold: float | str = 0.5, shares: Floats | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return each scan's class code: by `threshold` for two classes, else that of the highest score.
+    """Return each scan's class code: by `threshold` for two classes, by the highest score for more.
 
     Of two classes, the code is 1 if the score is at least `threshold`. Of more, with `shares`
     (shares of the classes in training), the class with the largest ratio of probability to share is

@@ -100,10 +100,11 @@ def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> 
 
 
 def check_numbers(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
-    """Refuse columns of text that hold numbers: each number would be a class, or a category.
+    """Refuse text columns most of whose cells are numbers: each number would be a category.
 
-    A column of whole numbers alone is accepted, since they may be codes; numbers with a point or a
-    comma are no codes.
+    The columns are `names` of `table`. A column in which all values are whole numbers is accepted,
+    since they may be codes; numbers with a point or a comma are no codes. `place` begins the
+    message.
     """
     for name in names:
         if is_number(table[name]) or name in _FIXED:
@@ -149,9 +150,9 @@ def _check_case(columns: Iterable[object]) -> None:
 
 
 def _look_at_sexes(written: pd.Series | None) -> None:
-    """Warn that 1 is read as male and 2 as female, if the column ``sex`` holds such codes.
+    """Issue a Python warning that 1 is read as male and 2 as female, if ``sex`` has such codes.
 
-    `written` has the column's cells; None without the column.
+    `written` has the cells of the column ``sex``; None without the column.
     """
     if written is None:
         return
@@ -259,9 +260,10 @@ def check_same_encoder(
 ) -> str | None:
     """Refuse features of an encoder other than `expected`, or of another number of columns.
 
-    `expected` and `found` are digests of encoders, None where a table names none. If both are None,
-    a warning is returned as text; None if they are the same. `parameter` and `what` name the table
-    and the fitted probe in messages.
+    `expected` is the digest of the encoder that the probe was fitted on, and `found` that of the
+    features' encoder, each None where not known. If both are None, a warning is returned as text.
+    If one of the two is None, features are refused. None is returned if the digests are equal.
+    `parameter` begins the message, and `what` names the probe in it.
     """
     if n_expected != n_found:
         raise DataError(

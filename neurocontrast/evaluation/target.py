@@ -145,10 +145,10 @@ def read_target(
 def encode_target(
     table: pd.DataFrame, like: Target, *, parameter: str
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Encode another table's target by the classes of `like`; tell which rows have a target.
+    """Return the target of `table` by the classes of the target `like`, and a mask of its rows.
 
-    Rows without a value are not in the target; a class that `like` lacks is refused. `parameter`
-    names the table in messages.
+    The mask marks rows with a value; rows without one are not in the target. A class that `like`
+    lacks is refused. `parameter` names the table in messages.
     """
     if like.name not in table:
         raise DataError(
@@ -245,9 +245,10 @@ def _categorical(
     """Return a target of classes; refuse a single class, too many, and unusable class names.
 
     `texts` has the class, and `subjects` the subject, of each scan. No class may be called like a
-    column of ``cohort.tsv``. Names of any two classes must differ in more than case, accents,
-    spaces, hyphens or zeros. This is not checked if `max_classes` is not `MAX_CLASSES`, as where a
-    column of the table names the test rows: image sets have classes that differ in case alone.
+    column of ``cohort.tsv``. Names of two classes that differ only in case, accents, spaces,
+    hyphens or leading zeros are refused, but accepted if `max_classes` is not `MAX_CLASSES`, as
+    where a column of the table names the test rows: image sets have classes that differ in case
+    alone.
     """
     classes = sorted(set(texts))
     if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone

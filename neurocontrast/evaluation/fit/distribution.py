@@ -51,7 +51,7 @@ class DistributionError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class TrainingDistribution:
-    """Site means and spread of training scans' features, and common distances; nothing of one person.
+    """Site means and spread of training scans' features, and usual distances; nobody's own features.
 
     A distance is that of a scan to the nearest site's mean. `centres` (n sites, p) holds the mean
     features of each site in `sites`. `scale` (p,) is the standard deviation of each feature within

@@ -132,7 +132,7 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) ->
 
 
 def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterator[Notice]:
-    """Yield warnings of folds that test a class without training on it, or that test one class only.
+    """Yield warnings of folds that test a class without training on it, or that test one class.
 
     The second warning leaves out folds that hold out a site: sites of one class have a warning of
     their own.
@@ -189,7 +189,7 @@ def _look_at_site_spellings(table: pd.DataFrame, target: Target) -> Iterator[Not
 
 
 def _look_at_sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterator[Notice]:
-    """Yield warnings of scans without a site, a single site, small sites, and sites of one class."""
+    """Yield warnings of scans without a site, a single site, small sites, or sites of one class."""
     if target.name == "site":
         return
     sites = site_names(table["site"])

@@ -190,7 +190,7 @@ class Plan:
 
     @property
     def context(self) -> FitContext:
-        """Subject and site of each scan, settings and seed, as a `FitContext` for the fits of models."""
+        """Subject and site of each scan, settings and seed, which every fit of a model gets."""
         return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
 
     def describe(self, model: Model) -> EstimatorSection:
@@ -282,17 +282,20 @@ class Plan:
 
     @property
     def probe(self) -> EstimatorSection:
-        """Section ``probe`` of ``evaluation.json``, which describes the estimator of the embedding."""
+        """Section ``probe`` of ``evaluation.json``: a description of the embedding's estimator."""
         return self.describe(self.models[0])
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the probe on the embedding is not written to a file; None if a file is written."""
+        """Reason why the embedding's probe is not written to a file; None if a file is written."""
         return self.models[0].why_not_stored(self.settings)
 
     @property
     def final_seed(self) -> int:
-        """Seed of the probe that is written to a file; if a column names test rows, the seed of the one split."""
+        """Seed of the probe that is written to a file.
+
+        If a column names the test rows, it is the seed of the one split.
+        """
         seed = self.settings.seed
         if self.fixed:
             return split_seed(seed, self.splits[0])
@@ -300,12 +303,15 @@ class Plan:
 
     @property
     def fixed(self) -> bool:
-        """Whether the table's column ``split_column`` marks each scan as train, validation or test."""
+        """Whether the setting ``split_column`` names a column that marks the test rows."""
         return self.settings.split_column is not None
 
     @property
     def fitted_rows(self) -> npt.NDArray[np.intp]:
-        """Positions of the scans that the stored probe is fitted to: all but the test set that a column marks."""
+        """Positions in `table` of the scans that the stored probe is fitted to.
+
+        If a column names the test rows, the test rows are left out.
+        """
         if self.fixed:
             return self.splits[0].train
         return np.arange(len(self.table))

@@ -58,8 +58,8 @@ def kept_columns(
 ) -> tuple[str, ...]:
     """Return the names of the covariates whose effect on the features ComBat keeps.
 
-    They are the columns of the setting `harmonise_preserve` that have two values or more in
-    `table`, never the target or the site.
+    They are the columns of the setting `harmonise_preserve` that `choose_covariates` finds usable,
+    never the target or the site. The tuple is empty with ``harmonise=none``.
     """
     if settings.harmonise == "none":
         return ()

@@ -251,7 +251,11 @@ def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
 
 
 def _outputs(model: Any, target: Target, x: Floats) -> Floats:
-    """Return numbers, probabilities or decision values that an estimator predicts of rows `x`."""
+    """Return the estimator's predictions for rows `x`, as the estimator's own method returns them.
+
+    The method is ``predict`` for a continuous target; for classes ``predict_proba``, or without it
+    ``decision_function``.
+    """
     if target.kind == "continuous":
         return np.asarray(model.predict(x), dtype=float)
     if gives_probabilities(model):

@@ -81,9 +81,10 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
-    """Return the splits of a split file `frame` for the scans of `table`, by repeat and fold.
+    """Return the splits of a split file for the scans of `table`, in order of repeat and fold.
 
-    If every fold tests all scans of one site, each split names the site as held out.
+    `frame` is the table that `read_split_file` returns. If every fold tests all scans of one site,
+    each split names the site as held out.
     """
     folds_of = []
     for repeat in range(frame["repeat"].max() + 1):
@@ -415,7 +416,8 @@ def look_at_twins(
 
     A copy has equal features to the last bit, or shares a digest in `contents`, which has the
     digests of each row's scan. The number and a list of warnings are returned. Copies are not
-    refused: official sets hold some images twice, and every published figure has them.
+    refused: official sets hold some images twice, and results published on such a set include the
+    copies.
     """
     codes = scan_codes(features, contents)
     n = int(np.isin(codes[split.test], codes[split.train]).sum())

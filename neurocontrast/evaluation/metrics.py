@@ -24,7 +24,7 @@ more classes have no such metric."""
 LOG_FLOOR = float(np.finfo(float).eps)
 """Smallest probability in a log-loss; smaller ones are raised to it."""
 PROBABILITY_FLOOR = 1e-9
-"""Probabilities are kept this far from 0 and 1, so that their logits are finite."""
+"""Probabilities are kept this far from 0 and 1, so that log-odds are finite."""
 MAX_STEPS = 100
 TOLERANCE = 1e-9
 _CHUNK_VALUES = 60_000

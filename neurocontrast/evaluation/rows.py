@@ -369,7 +369,7 @@ def _is_decimal(cell: str) -> bool:
 def draw_subjects(
     subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int
 ) -> tuple[npt.NDArray[np.intp], str | None]:
-    """Draw subjects at random, for `n_scans` rows in all at most; return their rows, and a note.
+    """Draw subjects at random, for `n_scans` rows in all at most; return the rows, and a note.
 
     `subjects` has the subject of each row. Every row of a drawn subject is returned, and at least
     one subject is drawn, also one with more than `n_scans` rows. With no more than `n_scans` rows

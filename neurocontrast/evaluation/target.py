@@ -50,7 +50,8 @@ CONTROL_NAMES = frozenset(
         "0",
     }
 )
-"""Lower-case names of controls: never the positive class beside a class with another name."""
+"""Lower-case names of controls. If one of two classes has such a name, the other class is the
+positive one."""
 
 
 MAX_CLASSES = 100
@@ -245,10 +246,9 @@ def _categorical(
     """Return a target of classes; refuse a single class, too many, and unusable class names.
 
     `texts` has the class, and `subjects` the subject, of each scan. No class may be called like a
-    column of ``cohort.tsv``. Names of two classes that differ only in case, accents, spaces,
-    hyphens or leading zeros are refused, but accepted if `max_classes` is not `MAX_CLASSES`, as
-    where a column of the table names the test rows: image sets have classes that differ in case
-    alone.
+    column of ``cohort.tsv``. Two names may not differ in case, accents, spaces, hyphens or leading
+    zeros alone; they may if `max_classes` is not `MAX_CLASSES`, as where a column of the table
+    names the test rows: image sets have classes that differ in case alone.
     """
     classes = sorted(set(texts))
     if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone

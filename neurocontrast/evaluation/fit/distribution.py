@@ -34,8 +34,8 @@ MAX_REFERENCE = 1000
 random."""
 N_FOLDS = 5
 ENOUGH = 0.75
-"""Share of the scans of `Reference` that a training fold must hold for their distances, measured
-once for all folds, to be used again. In a smaller fold distances are larger, and are measured
+"""Share of the scans of `Reference` that a training fold must hold so that distances measured once
+for all folds are used for its scans. In a smaller fold distances are larger, and are measured
 anew."""
 RARE = 0.001
 """Largest p-value at which a warning says that more scans are outside than expected by chance."""
@@ -46,12 +46,12 @@ _BLOCK_ROWS = 4096
 
 
 class DistributionError(ValueError):
-    """Training scans are too few or too alike to learn the distribution of their features."""
+    """Training scans are too few or too alike to learn the distribution of the scans' features."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingDistribution:
-    """Site means and spread of training scans' features, and usual distances; nobody's own features.
+    """Site means, spread and usual distances of training scans' features; nothing of single people.
 
     A distance is that of a scan to the nearest site's mean. `centres` (n sites, p) holds the mean
     features of each site in `sites`. `scale` (p,) is the standard deviation of each feature within
@@ -82,10 +82,10 @@ class TrainingDistribution:
         return distances.min(axis=1), distances.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return two arrays (n,): each scan's distance to the nearest site's mean, and percentile.
+        """Return two arrays (n,): distance of each scan to the nearest site's mean, and percentile.
 
         `x` has the features (n, p) of the scans; distances are those of `nearest`. A percentile of
-        99 says that 99 % of training scans are nearer to their site's mean.
+        99 says that 99 % of training scans are nearer to a site's mean.
         """
         distances, centres = self.nearest(x)
         percentiles = np.empty(len(distances))
@@ -115,7 +115,7 @@ def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Distribution of the features that a probe is fitted on, and each scan's distance in it.
+    """Distribution of the features that a probe is fitted on, with each scan's own distance.
 
     `distribution` is learned from all scans `rows`, given as rows (n,) of the plan's table. New
     scans are measured by `distribution`. The distances (n,) of the scans `rows` themselves are

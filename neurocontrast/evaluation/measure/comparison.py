@@ -1,4 +1,4 @@
-"""Compare evaluations on the same folds by their metrics, and by how well they predict the site."""
+"""Compare evaluations on the same folds by metrics, and by how well the site can be predicted."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class ComparedEvaluation:
 def compare_models(
     evaluations: Mapping[str, ComparedEvaluation], *, n_bootstraps: int, level: float, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate the metrics of evaluations, and those of all others minus those of the first.
+    """Tabulate the metrics of evaluations, and the metrics of all others minus those the first has.
 
     Each evaluation takes part with one model, that of the embedding. The first table has a row for
     each metric and model, the second a row for each metric and model but the first one. Intervals
@@ -108,8 +108,8 @@ def compare_models(
 def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
     """Return true values of the tested scans, and the subject or site that each scan belongs to.
 
-    Both are read from the `predictions` of `evaluation`. A bootstrap resamples subjects or sites,
-    as it did in the evaluation.
+    True values and owners are read from the `predictions` of `evaluation`. They are subjects if the
+    evaluation's bootstrap resampled subjects, and sites if it resampled sites.
     """
     record = evaluation.record
     rows = evaluation.predictions.drop_duplicates(SCAN_KEYS)

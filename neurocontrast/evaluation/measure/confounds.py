@@ -145,11 +145,11 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Return the section `Confounds` of ``evaluation.json`` as settings alone give it.
+    """Return the section `Confounds` of ``evaluation.json`` before any confound is measured.
 
     The section says how the features are harmonised and residualised. It has no OpenBHB score, and
-    names ``confounds=false`` as the reason; where `measure_confounds` predicts site, age and sex,
-    it writes the score, or another reason, in place of both.
+    names ``confounds=false`` as the reason. `measure_confounds` then writes the score, or another
+    reason, if it predicts site, age and sex.
     """
     settings = plan.settings
     return Confounds(

@@ -128,8 +128,8 @@ def _points(sizes: Any) -> list[dict[str, Any]]:
     """Return the points of one metric's learning curve as dicts, one for each training size.
 
     The keys are the fields of `LearningPoint`. `sizes` holds the metric's values in all fits,
-    grouped by the number of training subjects; a point has their mean, standard deviation and
-    number of finite values.
+    grouped by the number of training subjects; a point has the mean, standard deviation and number
+    of the group's finite values.
     """
     summary = sizes.agg(["mean", "std", "count"])
     return [

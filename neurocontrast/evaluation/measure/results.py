@@ -51,14 +51,14 @@ class MeasuredPlan:
     evaluation: Result
     """Content of ``evaluation.json``."""
     tables: dict[str, pd.DataFrame]
-    """Tables by the name of their file."""
+    """Tables by the name of the table's file."""
     predictions: Predictions
     """Out-of-fold predictions of each model, by its name."""
     reference: Reference | str | None
     """Distribution of the scans that the probe was fitted on, the reason as text why it could not
     be learned, or None with ``outlyingness=false``."""
     probe: FittedProbe | None
-    """Probe fitted to all scans; None where the estimator cannot be stored."""
+    """Probe of the embedding, fitted to all scans; None where the estimator cannot be stored."""
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Settings as ``config.yaml`` holds them."""
 
@@ -292,11 +292,11 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
 
 def _describe_members(plan: Plan) -> dict[str, object]:
-    """Return the number of a run's encoders, and what is averaged over their probes, by key.
+    """Return the number of a run's encoders, and the kind of prediction averaged over them, by key.
 
-    The keys and values are for the section ``probe`` of ``evaluation.json``. Predicted numbers,
-    probabilities or decision values are averaged. The dictionary is empty if the run has one
-    encoder.
+    The keys and values are for the section ``probe`` of ``evaluation.json``. Averaged are numbers,
+    probabilities or decision values, which a probe for each encoder predicts. The dictionary is
+    empty if the run has one encoder.
     """
     if plan.n_members < 2:
         return {}

@@ -93,7 +93,10 @@ def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values, in their order, adjusted for their number (Holm, 1979); None stays None."""
+    """Return p-values adjusted for how many they are (Holm, 1979), in the same order.
+
+    None stays None.
+    """
     defined = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
     adjusted = (defined * np.arange(len(defined), 0, -1)).clip(upper=1.0).cummax()
     in_order = list[float | None]()

@@ -65,9 +65,9 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight.
 
-    A row is of one split. The strength is that of the penalty. If an encoder keeps linear
-    components beside its network, the weight is the share of the network's features in the total
-    variance of the features; there is no such column for other encoders.
+    A row is of one split. The strength is that of the penalty. If an encoder keeps principal
+    components besides its network's features, the weight is the share of the network's features in
+    the total variance of the features; there is no such column for other encoders.
     """
     target = plan.target
     strength = plan.probe.strength_name

@@ -141,7 +141,7 @@ def _check_same_features(
     info: EmbeddingsInfo,
     training_info: EmbeddingsInfo,
 ) -> list[Notice]:
-    """Refuse external features of other encoders than the plan's, or of columns divided otherwise.
+    """Refuse external features of other encoders than the plan's, or divided into other blocks.
 
     Columns are divided by joined encoder, or into a network's features and principal components.
     Return one warning if neither the external table nor the plan's embeddings name their encoder,
@@ -266,7 +266,7 @@ def warn_of_untested(plan: Plan) -> Plan:
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:
     """Return the baseline of covariates for training and external scans together, and warnings.
 
-    `joined` is the plan of training and external scans, whose tables both have the `covariates`. A
+    `joined` is the plan of training and external scans; the tables of both have the `covariates`. A
     warning says that the user's estimator cannot fit the covariates, so that the baseline has the
     default probe.
     """

@@ -94,10 +94,9 @@ def _join_reasons(dropped: Mapping[str, str], *, expected: Sequence[str]) -> str
 
 
 def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
-    """Return a warning, in a list, that above `large_table` training scans precision is single.
+    """Warn that above `large_table` training scans probes are fitted in single precision.
 
-    `large_table` is a setting; above it probes are fitted in single precision. With no more scans
-    the list is empty.
+    `large_table` is a setting. The warning is returned in a list, which is empty with fewer scans.
     """
     n_train = max(len(split.train) for split in splits)
     if n_train <= settings.large_table:
@@ -132,7 +131,7 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) ->
 
 
 def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterator[Notice]:
-    """Yield warnings of folds that test a class without training on it, or that test one class.
+    """Yield warnings of folds that test a class and train on none of its scans, or test one class.
 
     The second warning leaves out folds that hold out a site: sites of one class have a warning of
     their own.
@@ -317,11 +316,10 @@ def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
 def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
     """Yield a warning if the ages of the target's classes differ.
 
-    `people` has one row a subject. For two classes, the difference of the classes' mean ages, in
-    standard deviations, is compared with `AGE_DIFFERENCE`. For more classes √ε², the root of the
-    share of the age's variance that classes explain, is compared with `AGE_ASSOCIATION`. The share
-    would not do for two classes: a rare class explains little, however far its mean is from the
-    other.
+    `people` has one row a subject. For two classes, the difference of mean ages in standard
+    deviations is compared with `AGE_DIFFERENCE`; for more, √ε², the root of the share of the age's
+    variance that classes explain, with `AGE_ASSOCIATION`. The share would not do for two classes: a
+    rare class explains little, however far its mean is from the other.
     """
     has_age = people["age"].notna().to_numpy()
     ages = people["age"].to_numpy()[has_age]

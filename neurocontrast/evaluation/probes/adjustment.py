@@ -211,7 +211,8 @@ def look_at_inner_folds(
 ) -> list[Notice]:
     """Warn of training folds with too few sites or subjects for inner folds that leave sites out.
 
-    No warning is given where the settings ask for stratified inner folds.
+    The warning is returned in a list, which is empty if all training folds have enough, or if the
+    settings ask for stratified inner folds.
     """
     if settings.inner_splits == "stratified":
         return []

@@ -47,7 +47,7 @@ class Block(NamedTuple):
     """Group of neighbouring columns of an embedding, by name, number of columns and encoder.
 
     The columns are those of one of several joined encoders, of an encoder's network, or of the
-    principal components that an encoder keeps beside its network.
+    principal components that an encoder returns besides its network's features.
     """
 
     name: str
@@ -314,10 +314,10 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
     """Return two `Block` entries: the columns of a network, and of principal components.
 
-    Some encoders keep principal components of the scans as features beside those of their network,
-    whose columns come first; for other encoders the tuple is empty. A `Block` has a name
-    (``network`` or ``components``), a number of columns, and the encoder's digest. `info` describes
-    the embedding, and `n_features` is the number of its columns.
+    Some encoders return principal components of the scans after their network's features; for other
+    encoders the tuple is empty. A `Block` has a name (``network`` or ``components``), a number of
+    columns, and the encoder's digest. `info` describes the embedding, and `n_features` is the
+    number of its columns.
     """
     beside = info.run.beside
     if beside is None or not info.of_network:

@@ -177,9 +177,8 @@ def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
     """Refuse a user's estimator that does not fit the target, such as a regressor for classes.
 
-    Refused are a regressor for classes, a classifier for numbers, and a classifier without
-    probabilities or decision values. With decision values alone, a `threshold` other than ``half``
-    is refused.
+    Refused too are a classifier for numbers, a classifier with neither probabilities nor decision
+    values to rank scans by, and, with decision values alone, a `threshold` other than ``half``.
     """
     name = describe_own(estimator)[0]
     continuous = target.kind == "continuous"

@@ -47,8 +47,9 @@ class Prediction:
     chosen: bool = True
     """False where the strength is the middle of the grid, since no inner fold could be made."""
     weight: float | None = None
-    """Share of the first of two blocks of features, such as a network's features beside linear
-    components, in the total variance, chosen with the strength; None without such blocks."""
+    """Share of the first of two blocks of features in the total variance, chosen with the strength;
+    None without two blocks. The first block may be a network's features, the second principal
+    components."""
     members: tuple[Prediction, ...] = ()
     """Predictions by each encoder of a run, of which this is the mean; empty for one encoder."""
 

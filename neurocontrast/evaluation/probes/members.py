@@ -32,7 +32,7 @@ class Member(NamedTuple):
     def blocks(self) -> tuple[Block, ...]:
         """Two `Block` entries: columns of the network, and of principal components.
 
-        Empty for an encoder that keeps no principal components beside its network.
+        Empty for an encoder without principal components.
         """
         if not self.n_components:
             return ()
@@ -147,7 +147,7 @@ def check_same_members(
 
 
 def _count_members(members: Sequence[Member]) -> str:
-    """Describe encoders of a run by their number and digests, for a message."""
+    """Describe encoders of a run, for a message: how many, and the digest of each."""
     if not members:
         return "one encoder"
     digests = ", ".join(map("{0.encoder:.12}…".format, members))

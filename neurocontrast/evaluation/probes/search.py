@@ -119,7 +119,7 @@ class Losses:
         return self._of[index]
 
     def lowest(self) -> int:
-        """Return the index in `Search.grid` of the penalty with the least loss, the first if several.
+        """Return the index in `Search.grid` of the penalty with the least loss; the first if equal.
 
         Penalties are tried in the order of the grid, the strongest first. For a probe that
         `gives_up`, penalties after `N_RISES` rises of the loss in a row are not tried.

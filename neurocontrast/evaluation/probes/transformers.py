@@ -303,8 +303,8 @@ class ComBat(SideColumnTransformer):
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Estimate each site's shift and spread of the features `x`, and store them as attributes.
 
-        Within a site, the shifts of all features are shrunk towards their mean over the features,
-        and so are the spreads (empirical Bayes).
+        Within a site, the shifts of all features are shrunk towards the mean shift over the
+        features, and the spreads towards the mean spread (empirical Bayes).
         """
         if self.site is None:
             return

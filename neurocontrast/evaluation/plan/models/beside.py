@@ -1,4 +1,4 @@
-"""Model of regional measures and the embedding together, fitted to both side by side.
+"""Model of regional measures and the embedding side by side, in one probe.
 
 It is compared with the model of the measures alone: does the embedding add to the measures?
 """

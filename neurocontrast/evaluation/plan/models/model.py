@@ -50,7 +50,8 @@ class Baseline(NamedTuple):
     """Part of the embedding that the model lacks, such as ``the network``; empty for models without
     an encoder."""
     beside: str = ""
-    """Name of the model whose features have the embedding beside them; empty for other models."""
+    """Name of the model whose features this model reads together with the embedding; empty for
+    models that do not read the embedding."""
 
     def describe(self) -> ModelNames:
         """Return the names as an entry of section ``rivals`` of ``evaluation.json``.

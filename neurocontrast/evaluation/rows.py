@@ -86,7 +86,10 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
-    """Refuse columns in which codes such as -9 or 999, or a question mark, mean a missing value."""
+    """Refuse columns in which codes such as -9 or 999, or a question mark, mean a missing value.
+
+    The columns are `names` of `table`, and `place` begins the message.
+    """
     wrong = []
     for name in names:
         codes = unmarked_missing(name, map(level_of, table[name]))
@@ -228,7 +231,10 @@ def sites_of_rows(table: pd.DataFrame) -> list[str]:
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:
-    """Name scans for messages: the participant, and the session where there is one."""
+    """Return names of scans for messages: the participant, and the session where there is one.
+
+    `rows` are positions of the scans in `table`.
+    """
     chosen = table.iloc[np.asarray(rows, dtype=int)]
     return [
         f"{participant} session {session}" if session else str(participant)
@@ -237,7 +243,7 @@ def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -
 
 
 def listed(names: Sequence[object], n_shown: int = 5) -> str:
-    """Join the first few names for a message, and count the others."""
+    """Join the first `n_shown` names as text for a message, and count the others."""
     joined = ", ".join(map(str, names[:n_shown]))
     if len(names) > n_shown:
         return f"{joined} … and {len(names) - n_shown} more"
@@ -328,7 +334,11 @@ def _text(value: object) -> str | None:
 def choose_numbers(
     table: pd.DataFrame, names: Sequence[str], *, option: str, target: str
 ) -> tuple[str, ...]:
-    """Return the columns of numbers, but the target, that match names or patterns (``vol_*``)."""
+    """Return the columns of numbers that match names or patterns (``vol_*``), without the target.
+
+    The patterns are `names`, given by the setting `option`. A column of text in which decimal
+    numbers stand is refused.
+    """
     with_values = []
     texts = {}
     for name in table.columns:

@@ -50,7 +50,7 @@ class ComparedEvaluation:
 def compare_models(
     evaluations: Mapping[str, ComparedEvaluation], *, n_bootstraps: int, level: float, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate the metrics of evaluations, and the metrics of all others minus those the first has.
+    """Tabulate metrics of evaluations, and the other evaluations' metrics minus the first one's.
 
     Each evaluation takes part with one model, that of the embedding. The first table has a row for
     each metric and model, the second a row for each metric and model but the first one. Intervals

@@ -162,7 +162,7 @@ def _describe_adjustment(plan: Plan) -> Confounds:
 
 
 def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
-    """Return rows of the plan's table among which confounds are predicted, and a note.
+    """Return positions in the plan's table of the scans whose confounds are predicted, and a note.
 
     Of more than `MAX_SCANS` scans, subjects are drawn at random, and the note says so; the note is
     None if no scan is left out. If a column of the table gives the test set, only rows of the test
@@ -421,7 +421,7 @@ def _look_at(plan: Plan, readings: pd.DataFrame) -> list[Notice]:
     The table ``confounds.tsv``, `readings`, has the balanced accuracy of predicting the site of all
     scans. A warning is given if the accuracy is at least chance + `STRONG_SHARE` × (1 − chance). If
     the classes of the target are also associated with the site (Cramér's V above
-    `SITE_ASSOCIATION`), the one warning says both. The list is empty as well if the site was not
+    `SITE_ASSOCIATION`), the same warning says so. The list is empty as well if the site was not
     predicted.
     """
     site = site_reading(readings)

@@ -156,8 +156,8 @@ def draw_order(
 ) -> npt.NDArray[np.str_]:
     """Order subjects at random; the first k, for any k, have the same shares of classes and sites.
 
-    The number of subjects of a class among the first k is within one of its share of k. A
-    continuous target is stratified by site only.
+    `sites` and `subjects` have an entry for each scan. The number of subjects of a class among the
+    first k is within one of the class's share of k. A continuous target is stratified by site only.
     """
     owners = subjects.astype(str)
     places = np.unique(sites, return_inverse=True)[1]

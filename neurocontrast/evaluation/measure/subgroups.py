@@ -98,7 +98,8 @@ def tabulate_figures(
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
     """Return why metrics of the scans `members` have no interval: few subjects or few sites.
 
-    None if there are enough. Sites are counted only if `units`, which are resampled, are sites.
+    None if there are enough. `units` has the subject or site of each scan, whichever is resampled;
+    sites are counted only if sites are resampled.
     """
     n = len(set(plan.subjects[members]))
     least = plan.settings.min_site_n

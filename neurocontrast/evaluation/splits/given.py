@@ -38,9 +38,9 @@ _NEVER_TESTED = -1
 def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     """Tabulate the fold that tests each scan in each repeat, and the site that the fold holds out.
 
-    The table has a row for each repeat and scan. The fold is empty for a scan that is only trained
-    on. If a column names the test rows, the column ``split`` names the scan's part: train,
-    validation or test.
+    `table` has the scans. The result has a row for each repeat and scan. The fold is empty for a
+    scan that is only trained on. If a column names the test rows, the column ``split`` names the
+    scan's part: train, validation or test.
     """
     repeats = []
     for repeat in sorted({split.repeat for split in splits}):
@@ -400,7 +400,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings of classes without a test row, and of a split without validation rows."""
+    """Yield warnings of classes without a test row, and of a split without any validation row."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:

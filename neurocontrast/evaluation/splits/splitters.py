@@ -211,7 +211,8 @@ def stratified(
 ) -> list[Split]:
     """Return the splits of `SiteStratifiedGroupKFold`, each with its repeat and fold number.
 
-    Where the site is the target, sites do not stratify.
+    `sites` and `subjects` have an entry for each scan. Where the site is the target, sites do not
+    stratify.
     """
     if target.name == "site":
         sites = np.full(np.shape(sites), NO_SITE, dtype=object)
@@ -230,9 +231,9 @@ def stratified(
 def leave_site_out(
     sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]
 ) -> list[Split]:
-    """Return the numbered splits of `LeaveSiteOut`, each with its held-out site.
+    """Return the numbered splits of `LeaveSiteOut`, each with the site that it holds out.
 
-    `names` are of the scans, for messages.
+    `sites` and `subjects` have an entry for each scan; `names` are the scans' names for messages.
     """
     places = np.array(sites, dtype=object)
     unknown = np.flatnonzero(places == NO_SITE)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates of a table as a matrix of numbers, for a baseline that reads no scan.
+    """Function that gives covariates of a table as numbers, for a baseline that reads no scan.
 
     Categories become columns by `covariate_encoder`, fitted to the training rows. Without any
     covariate the matrix is one constant column, from which a probe learns the average.

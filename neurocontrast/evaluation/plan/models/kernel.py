@@ -26,10 +26,10 @@ OF_KERNEL = "_kernel"
 
 @dataclass(frozen=True)
 class MeasureDesign:
-    """Columns of numbers for a kernel model, missing values filled with the training mean.
+    """Function that gives columns of numbers for a kernel model, without missing values.
 
-    Unlike for linear models, no column marks missing values: such a column would outweigh all other
-    distances.
+    Missing values are filled with the training mean. Unlike for linear models, no column marks
+    missing values: such a column would outweigh all other distances.
     """
 
     table: pd.DataFrame

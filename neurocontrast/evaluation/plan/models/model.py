@@ -156,11 +156,10 @@ class ProbeModel(Model):
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return the reason why the fitted estimator is not written to a file, or None.
+        """Return the reason why the fitted estimator is not written to a file; None if a file is.
 
         There are two reasons: the estimator is the user's own, or the features are harmonised or
-        residualised. None is returned for built-in probes of unadjusted features, which are
-        written.
+        residualised. Built-in probes of unadjusted features are written.
         """
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             return (
@@ -194,7 +193,7 @@ class ConstantModel(Model):
         split: Split,
         context: FitContext,  # noqa: ARG002
     ) -> Prediction:
-        """Predict the training rows' median or class shares for every test row of a split."""
+        """Return a `Prediction` of the training rows' median or class shares for every test row."""
         return constant_prediction(target, split.train, len(split.test))
 
     def describe(

@@ -260,9 +260,9 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 def top_hits(truth: Labels, scores: Floats) -> Floats:
     """Return for each row 1 if the true class is among the `TOP` classes of highest score, else 0.
 
-    `scores` is (n, n classes), and `truth` has the code of each row's true class. If classes of
-    equal score compete with the true class for the last of the `TOP` places, the row gets the
-    number of places left divided by the number of such classes.
+    `scores` is (n, n classes), and `truth` has the code of each row's true class. If the true class
+    and others have an equal score, and the places left among the `TOP` are too few for all of them,
+    the row gets the number of places left divided by the number of classes with this score.
     """
     of_truth = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
     above = (scores > of_truth).sum(axis=1)

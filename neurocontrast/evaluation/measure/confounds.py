@@ -100,7 +100,7 @@ class Reading:
     """Cross-validated prediction of a column, such as the site, from the features.
 
     `target` holds the column's true values, and `model` the out-of-fold predictions. `rows` are
-    positions of the scans in the table of the evaluation; `splits` hold positions within `rows`.
+    positions of the scans in the plan's table of scans; `splits` hold positions within `rows`.
     """
 
     target: Target

@@ -25,7 +25,10 @@ class ScansOutside:
     notices: list[Notice] = field(default_factory=list)
 
     def as_measurement(self) -> Measurement:
-        """Return counts, table and warnings as a `Measurement`, the form for evaluation.json."""
+        """Return counts, table and warnings as a `Measurement`.
+
+        A `Measurement` holds sections of ``evaluation.json``, tables and warnings of an evaluation.
+        """
         if self.table is None:
             return Measurement({Outlyingness.key: self.counts})
         return Measurement(

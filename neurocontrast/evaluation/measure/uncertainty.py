@@ -220,8 +220,8 @@ def bootstrap_metrics(
     names : collection of str, optional
         Metrics to compute; all of the target by default.
     plain : collection of str
-        Metrics that get a value without resamples. Metrics that rank very many scans within each of
-        several classes get none either.
+        Metrics that are not resampled: only `Resamples.value` is computed, without an interval.
+        Metrics that rank very many scans within each of several classes are not resampled either.
     advance : callable
         Called with the number of resamples after each block of them.
     """

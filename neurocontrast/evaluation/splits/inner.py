@@ -44,9 +44,10 @@ def penalty_folds(
     """Return pairs of parts of `train`, as positions: rows to fit, and rows to try a penalty on.
 
     If `validation` holds rows, there is one pair: all other rows of `train`, and `validation`. If
-    it is empty, there is one pair too, whose rows to try are a fifth of `train`. If it is None, the
-    pairs are inner folds. For a large table only the first inner fold is returned, but all of them
-    if inner folds leave sites out: a single fold would tell of the sites in that fold only.
+    it is empty, there is at most one pair, whose rows to try are about a fifth of `train`. If it is
+    None, the pairs are inner folds. For a large table only the first inner fold is returned, but
+    all of them if inner folds leave sites out: a single fold would tell of the sites in that fold
+    only.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]

@@ -231,7 +231,7 @@ def stratified(
 def leave_site_out(
     sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]
 ) -> list[Split]:
-    """Return the numbered splits of `LeaveSiteOut`, each with the site that it holds out.
+    """Return the numbered splits of `LeaveSiteOut`, each with its held-out site.
 
     `sites` and `subjects` have an entry for each scan; `names` are the scans' names for messages.
     """

@@ -74,7 +74,8 @@ class TrainingDistribution:
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
         """Return two arrays (n,): each scan's distance to the nearest site's mean, and the site.
 
-        The index is that in the attribute `sites`. `x` has the features (n, p) of the scans.
+        The site is given as its index in the attribute `sites`. `x` has the features (n, p) of the
+        scans.
         """
         centres = self._whiten(self.centres)
         batches = gen_batches(max(1, len(x)), _BLOCK_ROWS)

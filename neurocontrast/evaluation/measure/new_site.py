@@ -260,10 +260,11 @@ def _pooled(
 ) -> dict[str, dict[str, dict[str, Estimate]]]:
     """Return metrics at known and at unseen sites, and ratios and differences of the two, by key.
 
-    The result is key → name of a model → name of a metric → estimate, with the keys ``home`` (known
-    sites), ``unseen``, ``ratio`` (unseen divided by known, of errors only), ``difference`` (unseen
-    minus known) and ``unseen_minus_constant``. `home` and `unseen` hold predictions of the scans
-    `rows`, by models trained, or not trained, on other scans of the scan's site.
+    The result is key → name of a model → name of a metric → estimate. Keys are ``home`` (known
+    sites), ``unseen``, ``ratio`` (unseen / known, of errors only), ``difference`` (unseen − known)
+    and ``unseen_minus_constant`` (minus a constant prediction). `home` and `unseen` hold
+    predictions of the scans `rows`, by models trained, or not trained, on other scans of the scan's
+    site.
     """
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     errors = [name for name in names if name in LOWER_IS_BETTER]

@@ -270,7 +270,8 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
     The dictionary is empty if the features are of one encoder's network alone. For several joined
     encoders a word says so. For a network's features and principal components, the dictionary also
-    has the share of each of the two in the total variance, in each fold and on average.
+    has the share of each of the two in the total variance, if the probe has such shares, in each
+    fold and on average.
     """
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}

@@ -38,7 +38,7 @@ class Units:
 def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
     """Return the subject or site of each scan, by which a bootstrap resamples scans, as `Units`.
 
-    `asked` is ``subject``, ``site`` or ``auto``: then sites are resampled if there are
+    `asked` is ``subject``, ``site`` or ``auto``. With ``auto``, sites are resampled if there are
     `ENOUGH_SITES`, every scan has one, and the site is not the target. If sites are resampled,
     sites that share a subject form one unit.
     """

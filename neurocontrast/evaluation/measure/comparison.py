@@ -267,13 +267,12 @@ def _tradeoff_row(
     `row` is a row of the table of metrics: the name of the evaluation (``model``), the name of a
     metric of the target (``metric``), its value and the ends of its interval. A site is known if
     the probe was trained on scans of the site, and unseen if not. All columns of `row` are kept,
-    and these are added: ``site_…``, how well the site is predicted from the features; the metric
-    with the ends of its interval, as ``unseen``, ``unseen_low`` and ``unseen_high`` if all tested
-    sites are unseen, or else as ``known``, ``known_low`` and ``known_high``; ``constant``, the same
-    metric of a constant prediction at unseen sites; ``n`` and ``n_outside``, the number of scans
-    and of scans outside the training distribution. The metric is that of `row`, except where some
-    tested sites are known and others unseen: there it is the evaluation's own metric at known
-    sites.
+    and these are added: ``site_…``, how well the site is predicted from the features; ``unseen``,
+    ``unseen_low`` and ``unseen_high`` with the value of `row` if all tested sites are unseen, or
+    else ``known``, ``known_low`` and ``known_high``, with the value of `row` if all are known, and
+    the evaluation's metric at known sites if not; ``constant``, the metric of a constant prediction
+    at unseen sites; ``n`` and ``n_outside``, the number of scans and of scans outside the training
+    distribution.
     """
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()

@@ -258,13 +258,11 @@ def _predict(
 def _pooled(
     plan: Plan, home: Predictions, unseen: Predictions, rows: Rows
 ) -> dict[str, dict[str, dict[str, Estimate]]]:
-    """Return metrics at known and at unseen sites, and ratios and differences of the two, by key.
+    """Return kind of figure → name of a model → name of a metric → `Estimate`.
 
-    The result is key → name of a model → name of a metric → estimate. Keys are ``home`` (known
-    sites), ``unseen``, ``ratio`` (unseen / known, of errors only), ``difference`` (unseen − known)
-    and ``unseen_minus_constant`` (minus a constant prediction). `home` and `unseen` hold
-    predictions of the scans `rows`, by models trained, or not trained, on other scans of the scan's
-    site.
+    Kinds are ``home`` (known sites), ``unseen``, ``ratio`` (unseen / known, of errors only),
+    ``difference`` (unseen − known) and ``unseen_minus_constant``. `home` and `unseen` hold
+    predictions of the scans `rows`, by models trained, or not, on other scans of the scan's site.
     """
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     errors = [name for name in names if name in LOWER_IS_BETTER]

@@ -268,10 +268,9 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
     """Return keys of section ``probe`` (``evaluation.json``) on groups of feature columns, blocks.
 
-    The dictionary is empty if the features are of one encoder's network alone. For several joined
-    encoders a word says so. For a network's features and principal components, the dictionary also
-    has the share of each of the two in the total variance, if the probe has such shares, in each
-    fold and on average.
+    The dictionary is empty for one encoder's network alone, and has one word for joined encoders.
+    For a network and principal components it also has the share of each of the two in the total
+    variance, in each fold and on average, if the probe has such shares.
     """
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}

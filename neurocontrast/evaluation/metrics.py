@@ -1,8 +1,8 @@
-"""Metrics as functions of weighted scans, so that values and resamples are one computation.
+"""Metrics of predictions, each computed for all scans and for all resamples of scans at once.
 
-Weights (n resamples, n scans) say how often each scan counts; weights of one give the metric as
-scikit-learn computes it. The result has shape (n resamples,) and is NaN if the metric is not
-defined.
+Weights (n resamples, n scans) say how often each resample holds each scan; weights of one give the
+metric of all scans, as scikit-learn computes it. The result has shape (n resamples,) and is NaN if
+the metric is not defined.
 """
 
 from collections.abc import Callable, Collection
@@ -24,7 +24,7 @@ more classes have no such metric."""
 LOG_FLOOR = float(np.finfo(float).eps)
 """Smallest probability in a log-loss; smaller ones are raised to it."""
 PROBABILITY_FLOOR = 1e-9
-"""Probabilities are kept this far from 0 and 1, so that their logits are finite."""
+"""Probabilities are kept this far from 0 and 1, so that log-odds are finite."""
 MAX_STEPS = 100
 TOLERANCE = 1e-9
 _CHUNK_VALUES = 60_000
@@ -35,7 +35,7 @@ _CHUNK_VALUES = 60_000
 class Scored:
     """Scans of which metrics are computed: truth, scores, decisions, folds, and weights.
 
-    Weights (n resamples, n) say how often each scan counts.
+    Weights (n resamples, n) say how often each resample holds each scan.
     """
 
     truth: Labels
@@ -75,9 +75,10 @@ class Scored:
         return self.share(self.members)
 
     def over_classes(self, metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
-        """Return a metric's mean over present classes, each against the rest; NaN for one class.
+        """Return the mean over classes of a metric of each class against the rest (n resamples,).
 
-        `metric` is a function of a 0/1 column of true classes, scores and weights.
+        `metric` is a function of a 0/1 column of true classes, scores and weights. The mean is over
+        the classes that a resample holds, and NaN for a resample of a single class.
         """
         of_classes = [
             metric(member, self.scores[:, code], self.weights)
@@ -86,7 +87,7 @@ class Scored:
         return self.of_several(_mean_of_present(of_classes))
 
     def of_several(self, values: Floats) -> Floats:
-        """Replace values (n resamples,) by NaN in resamples with fewer than two classes."""
+        """Return `values` (n resamples,), with NaN for resamples of fewer than two true classes."""
         return np.where(np.isfinite(self.recalls).sum(axis=1) >= 2, values, np.nan)
 
 
@@ -257,9 +258,11 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 
 
 def top_hits(truth: Labels, scores: Floats) -> Floats:
-    """Return 1 for rows with the true class among the `TOP` likeliest, shares where scores tie.
+    """Return for each row 1 if the true class is among the `TOP` classes of highest score, else 0.
 
-    Other rows get 0. `scores` is (n, n classes).
+    `scores` is (n, n classes), and `truth` has the code of each row's true class. If the true class
+    and others have an equal score, and the places left among the `TOP` are too few for all of them,
+    the row gets the number of places left divided by the number of classes with this score.
     """
     of_truth = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
     above = (scores > of_truth).sum(axis=1)
@@ -270,10 +273,11 @@ def top_hits(truth: Labels, scores: Floats) -> Floats:
 def decide(
     kind: Kind, scores: Floats, *, threshold: float | str = 0.5, shares: Floats | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return each scan's class code from scores: by threshold for two classes, else the likeliest.
+    """Return each scan's class code: by `threshold` for two classes, by the highest score for more.
 
-    With `shares`, the class with the largest ratio of probability to share in training is chosen.
-    Codes are 0 for a continuous target.
+    Of two classes, the code is 1 if the score is at least `threshold`. Of more, with `shares`
+    (shares of the classes in training), the class with the largest ratio of probability to share is
+    chosen. A continuous target has no classes, and all codes are 0.
     """
     if kind == "continuous":
         return np.zeros(len(scores), dtype=np.int64)
@@ -364,7 +368,10 @@ def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats
 
 
 def _ranks(values: Floats, weights: Floats) -> Floats:
-    """Return the weighted ranks (n resamples, n) of values, ties with their mean rank."""
+    """Return the rank of each value in each resample (n resamples, n), ties with their mean rank.
+
+    `weights` (n resamples, n) say how often a resample holds each value.
+    """
     order, starts = _ties(values)
     sizes = np.add.reduceat(weights[:, order], starts, axis=1)
     middle = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
@@ -374,7 +381,10 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
 
 
 def _correlation(a: Floats, b: Floats, weights: Floats) -> Floats:
-    """Return the weighted Pearson correlation (n resamples,) of two variables."""
+    """Return the Pearson correlation (n resamples,) of two variables in each resample.
+
+    `weights` (n resamples, n) say how often a resample holds each pair of values.
+    """
     deviations_a, variance_a = _deviations(a, weights)
     deviations_b, variance_b = _deviations(b, weights)
     return (weights * deviations_a * deviations_b).sum(axis=1) / np.sqrt(variance_a * variance_b)
@@ -390,9 +400,10 @@ def _error_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
 
 
 def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return deviations of values from their weighted mean, and the weighted sum of squares.
+    """Return deviations of values from each resample's mean (n resamples, n), and sums of squares.
 
-    The sum is NaN in a resample in which the values do not vary.
+    `weights` (n resamples, n) say how often a resample holds each value. The sum (n resamples,) is
+    weighted too, and is NaN in a resample in which the values do not vary.
     """
     deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(
         axis=1, keepdims=True
@@ -420,7 +431,7 @@ def _mean_of_present(values: list[Floats]) -> Floats:
 
 
 def _log(probabilities: Floats) -> Floats:
-    """Return logarithms of probabilities, which are raised to `LOG_FLOOR` at least."""
+    """Return logarithms of probabilities; a probability below `LOG_FLOOR` counts as `LOG_FLOOR`."""
     return np.log(np.clip(probabilities, LOG_FLOOR, 1.0))
 
 
@@ -461,8 +472,9 @@ def _fit(
 ) -> Floats:
     """Fit a logistic regression of class on regressors (n, k) for each resample of the scans.
 
-    Return coefficients (n resamples, k): NaN without convergence, and in resamples that `fits` does
-    not mark. `basis` holds the regressors; `offset` is added to the log-odds.
+    `basis` holds the regressors, `weights` (n resamples, n) say how often a resample holds each
+    scan, and `offset` (n,) is added to the log-odds. Return coefficients (n resamples, k): NaN
+    without convergence, and for resamples whose entry in `fits` is False.
     """
     coefficients = np.full((len(weights), basis.shape[1]), np.nan)
     rows = np.flatnonzero(fits)

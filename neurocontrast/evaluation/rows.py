@@ -86,7 +86,10 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
-    """Refuse columns in which codes such as -9 or 999, or a question mark, mean a missing value."""
+    """Refuse columns in which codes such as -9 or 999, or a question mark, mean a missing value.
+
+    The columns are `names` of `table`, and `place` begins the message.
+    """
     wrong = []
     for name in names:
         codes = unmarked_missing(name, map(level_of, table[name]))
@@ -100,10 +103,11 @@ def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> 
 
 
 def check_numbers(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
-    """Refuse columns of text that hold numbers: each number would be a class, or a category.
+    """Refuse text columns most of whose cells are numbers: each number would be a category.
 
-    A column of whole numbers alone is accepted, since they may be codes; numbers with a point or a
-    comma are no codes.
+    The columns are `names` of `table`. A column in which all values are whole numbers is accepted,
+    since they may be codes; numbers with a point or a comma are no codes. `place` begins the
+    message.
     """
     for name in names:
         if is_number(table[name]) or name in _FIXED:
@@ -149,9 +153,9 @@ def _check_case(columns: Iterable[object]) -> None:
 
 
 def _look_at_sexes(written: pd.Series | None) -> None:
-    """Warn that 1 is read as male and 2 as female, if the column ``sex`` holds such codes.
+    """Issue a Python warning that 1 is read as male and 2 as female, if ``sex`` has such codes.
 
-    `written` has the column's cells; None without the column.
+    `written` has the cells of the column ``sex``; None without the column.
     """
     if written is None:
         return
@@ -227,7 +231,10 @@ def sites_of_rows(table: pd.DataFrame) -> list[str]:
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:
-    """Name scans for messages: the participant, and the session where there is one."""
+    """Return names of scans for messages: the participant, and the session where there is one.
+
+    `rows` are positions of the scans in `table`.
+    """
     chosen = table.iloc[np.asarray(rows, dtype=int)]
     return [
         f"{participant} session {session}" if session else str(participant)
@@ -236,7 +243,7 @@ def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -
 
 
 def listed(names: Sequence[object], n_shown: int = 5) -> str:
-    """Join the first few names for a message, and count the others."""
+    """Join the first `n_shown` names as text for a message, and count the others."""
     joined = ", ".join(map(str, names[:n_shown]))
     if len(names) > n_shown:
         return f"{joined} … and {len(names) - n_shown} more"
@@ -259,9 +266,10 @@ def check_same_encoder(
 ) -> str | None:
     """Refuse features of an encoder other than `expected`, or of another number of columns.
 
-    `expected` and `found` are digests of encoders, None where a table names none. If both are None,
-    a warning is returned as text; None if they are the same. `parameter` and `what` name the table
-    and the fitted probe in messages.
+    `expected` is the digest of the encoder that the probe was fitted on, and `found` that of the
+    features' encoder, each None where not known. If both are None, a warning is returned as text.
+    If one of the two is None, features are refused. None is returned if the digests are equal.
+    `parameter` begins the message, and `what` names the probe in it.
     """
     if n_expected != n_found:
         raise DataError(
@@ -326,7 +334,11 @@ def _text(value: object) -> str | None:
 def choose_numbers(
     table: pd.DataFrame, names: Sequence[str], *, option: str, target: str
 ) -> tuple[str, ...]:
-    """Return the columns of numbers, but the target, that match names or patterns (``vol_*``)."""
+    """Return the columns of numbers that match names or patterns (``vol_*``), without the target.
+
+    The patterns are `names`, given by the setting `option`. A column of text in which decimal
+    numbers stand is refused.
+    """
     with_values = []
     texts = {}
     for name in table.columns:
@@ -367,7 +379,7 @@ def _is_decimal(cell: str) -> bool:
 def draw_subjects(
     subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int
 ) -> tuple[npt.NDArray[np.intp], str | None]:
-    """Draw subjects at random, for `n_scans` rows in all at most; return their rows, and a note.
+    """Draw subjects at random, for `n_scans` rows in all at most; return the rows, and a note.
 
     `subjects` has the subject of each row. Every row of a drawn subject is returned, and at least
     one subject is drawn, also one with more than `n_scans` rows. With no more than `n_scans` rows

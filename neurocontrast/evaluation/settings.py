@@ -161,7 +161,10 @@ class EvaluationSettings(Settings):
     @field_validator("voxels", mode="before")
     @classmethod
     def _check_voxels(cls, voxels: object) -> object:
-        """Return the setting `voxels`, with YAML's on and off (true and false) as words."""
+        """Return the setting `voxels`, with "on" for True and "off" for False.
+
+        YAML reads the words on and off as true and false.
+        """
         if voxels is True:
             return "on"
         if voxels is False:

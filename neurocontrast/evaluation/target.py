@@ -50,7 +50,8 @@ CONTROL_NAMES = frozenset(
         "0",
     }
 )
-"""Lower-case names of controls: never the positive class beside a class with another name."""
+"""Lower-case names of controls. If one of two classes has such a name, the other class is the
+positive one."""
 
 
 MAX_CLASSES = 100
@@ -145,10 +146,10 @@ def read_target(
 def encode_target(
     table: pd.DataFrame, like: Target, *, parameter: str
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Encode another table's target by the classes of `like`; tell which rows have a target.
+    """Return the target of `table` by the classes of the target `like`, and a mask of its rows.
 
-    Rows without a value are not in the target; a class that `like` lacks is refused. `parameter`
-    names the table in messages.
+    The mask marks rows with a value; rows without one are not in the target. A class that `like`
+    lacks is refused. `parameter` names the table in messages.
     """
     if like.name not in table:
         raise DataError(
@@ -245,9 +246,9 @@ def _categorical(
     """Return a target of classes; refuse a single class, too many, and unusable class names.
 
     `texts` has the class, and `subjects` the subject, of each scan. No class may be called like a
-    column of ``cohort.tsv``. Names of any two classes must differ in more than case, accents,
-    spaces, hyphens or zeros. This is not checked if `max_classes` is not `MAX_CLASSES`, as where a
-    column of the table names the test rows: image sets have classes that differ in case alone.
+    column of ``cohort.tsv``. Two names may not differ in case, accents, spaces, hyphens or leading
+    zeros alone; they may if `max_classes` is not `MAX_CLASSES`, as where a column of the table
+    names the test rows: image sets have classes that differ in case alone.
     """
     classes = sorted(set(texts))
     if max_classes == MAX_CLASSES:  # image sets have classes that differ in case alone

@@ -34,8 +34,8 @@ MAX_REFERENCE = 1000
 random."""
 N_FOLDS = 5
 ENOUGH = 0.75
-"""Share of the scans of `Reference` that a training fold must hold for their distances, measured
-once for all folds, to be used again. In a smaller fold distances are larger, and are measured
+"""Share of the scans of `Reference` that a training fold must hold so that distances measured once
+for all folds are used for its scans. In a smaller fold distances are larger, and are measured
 anew."""
 RARE = 0.001
 """Largest p-value at which a warning says that more scans are outside than expected by chance."""
@@ -46,21 +46,21 @@ _BLOCK_ROWS = 4096
 
 
 class DistributionError(ValueError):
-    """Training scans are too few or too alike to learn the distribution of their features."""
+    """Training scans are too few or too alike to learn the distribution of the scans' features."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingDistribution:
-    """Centres, spread and usual distances of training scans; nothing of a single person.
+    """Site means, spread and usual distances of training scans' features; nothing of single people.
 
-    `centres` (n sites, p) holds the mean features of each site in `sites`. `scale` (p,) is the
-    standard deviation of each feature within sites, infinite for a feature that does not vary
-    there. The columns of `axes` (p, k) are the principal axes of the scaled features within sites,
-    `variances` (k,) are the variances along the axes, and `remainder` is the variance along every
-    direction orthogonal to the axes. `usual` (n sites, 201) holds the distances of training scans
-    at percentiles 0, 0.5 … 100: percentiles over the scans of all sites, so that all rows are
-    identical. In probes stored by earlier versions each row has the percentiles of one site's
-    scans.
+    A distance is that of a scan to the nearest site's mean. `centres` (n sites, p) holds the mean
+    features of each site in `sites`. `scale` (p,) is the standard deviation of each feature within
+    sites, infinite for a feature that does not vary there. The columns of `axes` (p, k) are the
+    principal axes of the scaled features within sites, `variances` (k,) are the variances along the
+    axes, and `remainder` is the variance along every direction orthogonal to the axes. `usual` (n
+    sites, 201) holds the distances of training scans at percentiles 0, 0.5 … 100: percentiles over
+    the scans of all sites, so that all rows are identical. In probes stored by earlier versions
+    each row has the percentiles of one site's scans.
     """
 
     sites: tuple[str, ...]
@@ -72,9 +72,10 @@ class TrainingDistribution:
     usual: Floats
 
     def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
-        """Return each scan's distance to the nearest site's mean, and index of the site (n,).
+        """Return two arrays (n,): each scan's distance to the nearest site's mean, and the site.
 
-        `x` has the features (n, p) of the scans.
+        The site is given as its index in the attribute `sites`. `x` has the features (n, p) of the
+        scans.
         """
         centres = self._whiten(self.centres)
         batches = gen_batches(max(1, len(x)), _BLOCK_ROWS)
@@ -82,10 +83,10 @@ class TrainingDistribution:
         return distances.min(axis=1), distances.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return two arrays (n,): each scan's distance to the nearest site's mean, and percentile.
+        """Return two arrays (n,): distance of each scan to the nearest site's mean, and percentile.
 
         `x` has the features (n, p) of the scans; distances are those of `nearest`. A percentile of
-        99 says that 99 % of training scans are nearer to their site's mean.
+        99 says that 99 % of training scans are nearer to a site's mean.
         """
         distances, centres = self.nearest(x)
         percentiles = np.empty(len(distances))
@@ -115,13 +116,13 @@ def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Distribution of the scans that a probe is fitted on, and each scan's Mahalanobis distance.
+    """Distribution of the features that a probe is fitted on, with each scan's own distance.
 
     `distribution` is learned from all scans `rows`, given as rows (n,) of the plan's table. New
     scans are measured by `distribution`. The distances (n,) of the scans `rows` themselves are
-    cross-fitted: subjects are in five parts, and a scan's entry in `distances` is the distance from
-    the nearest site's mean in a second distribution, learned from the four parts without the scan's
-    subject.
+    cross-fitted: subjects are in five parts, and a scan's entry in `distances` is the Mahalanobis
+    distance from the nearest site's mean in a second distribution, learned from the four parts
+    without the scan's subject.
     """
 
     distribution: TrainingDistribution
@@ -129,13 +130,13 @@ class Reference:
     distances: Floats
 
     def score(self, plan: Plan, rows: Rows) -> Floats:
-        """Return a distance and its percentile (n, 2) for each scan of `rows`, rows of the plan.
+        """Return a distance and its percentile (n, 2) for each scan of `rows`.
 
-        Distances are Mahalanobis distances from the nearest training site's mean. They are measured
-        in `distribution`, except for scans that `distribution` was learned from: such a scan gets
-        its cross-fitted distance, kept in the attribute `distances`. For both kinds of scans, the
-        percentile is the distance's place among the cross-fitted distances of the scans that
-        `distribution` was learned from.
+        `rows` are positions in the plan's table. Distances are Mahalanobis distances from the
+        nearest training site's mean. They are measured in `distribution`, except for scans that
+        `distribution` was learned from: such a scan gets its cross-fitted distance, kept in the
+        attribute `distances`. For both kinds of scans, the percentile is the distance's place among
+        the cross-fitted distances of the scans that `distribution` was learned from.
         """
         scores = np.column_stack(
             self.distribution.percentiles(plan.design_of_distances()(plan.fitted_rows, rows)[1])
@@ -149,9 +150,10 @@ class Reference:
         """Return a distance and its percentile (n, 2) for each test row of a split.
 
         The distance is from the nearest site's mean in a distribution that is learned anew, from
-        the split's training rows that are in the attribute `rows` too. The percentile is among the
-        cross-fitted distances of the same training rows: those in `distances`, or, if the training
-        rows are less than the share `ENOUGH` of `rows`, distances measured anew.
+        the training rows of `split` that are in the attribute `rows` too. The percentile is among
+        the cross-fitted distances of these training rows. If they are at least the share `ENOUGH`
+        of `rows`, their distances are taken from the attribute `distances`; if fewer, they are
+        measured anew.
         """
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = plan.design_of_distances()(split.train, split.test)
@@ -168,10 +170,11 @@ class Reference:
 
 
 def training_reference(plan: Plan) -> Reference | str | None:
-    """Return the distribution of the scans that the stored probe of a plan is fitted on.
+    """Return the distribution of the features of the scans that a plan's probe is fitted on.
 
-    With more than `MAX_REFERENCE` scans, subjects to learn from are drawn at random. Return the
-    reason as text where no distribution can be learned, and None with ``outlyingness=false``.
+    With more than `MAX_REFERENCE` scans, the distribution is learned from subjects drawn at random.
+    Return the reason as text where no distribution can be learned, and None with
+    ``outlyingness=false``.
     """
     if not plan.settings.outlyingness:
         return None
@@ -200,14 +203,18 @@ def fit_distribution(
     n_axes: int | None = None,
     distances: Floats | None = None,
 ) -> tuple[TrainingDistribution, Floats]:
-    """Return the distribution of training scans, and each scan's distance (n,).
+    """Return the distribution of training scans' features, and the scans' distances (n,).
 
     `x` has the features (n, p) of the training scans, `sites` and `subjects` have an entry for each
-    scan. The returned distribution is learned from all scans. The returned distances are from the
-    nearest site's mean: subjects are put into five parts, and a scan's distance is measured by a
-    second distribution, learned from the four parts without the scan's subject. If `distances` were
-    measured before, they are returned, and no scan is measured again; `n_axes` is the number of
-    axes along which they were measured. Too few subjects, or features that do not vary within
+    scan. The returned distribution is learned from all scans. The returned distances are
+    Mahalanobis distances from the nearest site's mean: subjects are put into five parts, and a
+    scan's distance is measured by a second distribution, learned from the four parts without the
+    scan's subject. If `distances` were measured before, they are returned, and no scan is measured
+    again.
+
+    `n_axes` is the number of principal axes of the features whose variances are estimated, in every
+    distribution; None: a fifth of the number of scans, at most `MAX_AXES`. With `distances` give
+    the number by which these were measured. Too few subjects, or features that do not vary within
     sites, raise a `DistributionError`.
     """
     n_subjects = len(set(subjects))
@@ -232,8 +239,9 @@ def _fit_shape(
 ) -> TrainingDistribution:
     """Estimate the sites' means and the covariance within sites as a `TrainingDistribution`.
 
-    Its `usual` distances are empty. `x` has the features (n, p) of the training scans. Distances
-    can be compared only if they are measured along the same number of axes, `n_axes`.
+    Its attribute `usual` is empty; the caller fills it. `x` has the features (n, p) of the training
+    scans, and `n_axes` is the number of principal axes of the features whose variances are
+    estimated: only distances by the same number can be compared.
     """
     features: Floats = np.asarray(x, dtype=np.float64)
     names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
@@ -270,9 +278,11 @@ def count_outside(
 ) -> tuple[dict[str, Any], list[Notice]]:
     """Count scans above a percentile of the training scans' distances, in all and by site.
 
-    `percentiles` has the percentile of each scan, NaN if none was measured; such scans are not
-    counted. `threshold` is the percentile to be above. Return the counts, and a warning if more
-    scans are above than expected by chance.
+    `scans` is a table with a column ``site``; `percentiles` has the percentile of each scan's
+    distance, NaN if none was measured; such scans are not counted. `threshold` is the percentile to
+    be above. Return the counts as a dictionary, whose key ``by_site`` lists the counts of each
+    site, and a list of one warning if more scans are above than expected by chance; if not, the
+    list is empty.
     """
     values = np.asarray(percentiles, dtype=float)
     measured = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()

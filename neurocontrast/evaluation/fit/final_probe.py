@@ -30,18 +30,18 @@ def fit_on_all(
     chosen: Sequence[Prediction] = (),
     pairs: Sequence[Pairs] = (),
 ) -> tuple[Prediction, FittedProbe | None]:
-    """Fit the probe to all scans of a plan, with a penalty chosen on inner folds.
+    """Fit the embedding's probe to all scans of a plan, with a penalty chosen on inner folds.
 
     "All scans" are the rows `Plan.fitted_rows`. Return the probe's predictions of the same scans,
     and the probe as it is written to a file. The second is None where `Plan.why_not_stored` has a
     reason, or where all scans are of one class.
 
-    `encoder` is the encoder's digest, and `distribution` is that of the training scans: both are
-    kept in the probe. For encoders that keep principal components beside their network, `weight` is
-    the share of the network's features in the total variance; with None, the share is chosen with
-    the penalty. `chosen` holds predictions by earlier fits, one for each encoder of a run, whose
-    penalty and share are used again. `pairs` replace the inner folds: for each encoder, the rows to
-    fit, and the rows to try penalties and shares on.
+    `encoder` is the encoder's digest, and `distribution` is that of the training scans' features:
+    both are kept in the probe. For encoders that return principal components after the network's
+    features, `weight` is the share of the network's features in the total variance; with None, the
+    share is chosen with the penalty. `chosen` holds predictions by earlier fits, one for each
+    encoder of a run, whose penalty and share are used again. `pairs` replace the inner folds: for
+    each encoder, the rows to fit, and the rows to try penalties and shares on.
     """
     rows = plan.fitted_rows
     on_all = Split(0, 0, rows, rows, validation=plan.splits[0].validation)
@@ -90,9 +90,9 @@ def _as_stored(
     `models` has one fitted estimator for each encoder of a run, or a single one. `predicted` is the
     probe's prediction of the scans that it was fitted to. Copied from `predicted` into the probe
     are the strength of the penalty, the threshold of a positive decision, and, for an encoder that
-    keeps principal components beside its network, the share of the network's features in the total
-    variance. `encoder` is the encoder's digest, and `distribution` is that of the training scans;
-    either may be None.
+    returns principal components after the network's features, the share of the network's features
+    in the total variance. `encoder` is the encoder's digest, and `distribution` is that of the
+    training scans' features; either may be None.
     """
     target = plan.target
     rows = plan.fitted_rows

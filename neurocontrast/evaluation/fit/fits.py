@@ -16,7 +16,7 @@ from neurocontrast.progress import SILENT, Progress
 
 @dataclass(frozen=True)
 class Fits:
-    """Predictions of the models of a plan, and the probe fitted to all scans."""
+    """Out-of-fold predictions of a plan's models, and the embedding's probe fitted to all scans."""
 
     predictions: Predictions
     """Out-of-fold predictions of each model, by its name."""
@@ -24,14 +24,14 @@ class Fits:
     """Distribution of the scans that the probe was fitted on, the reason as text why it could not
     be learned, or None with ``outlyingness=false``."""
     probe: FittedProbe | None
-    """Probe fitted to all scans; None where the estimator cannot be stored."""
+    """Probe of the embedding, fitted to all scans; None where the estimator cannot be stored."""
 
 
 def fit(plan: Plan, progress: Progress = SILENT) -> Fits:
-    """Return out-of-fold predictions of a plan's models, and the probe fitted to all scans.
+    """Return out-of-fold predictions of a plan's models, and the embedding's probe of all scans.
 
-    Every model is fitted in every split. The probe is fitted once more, to all scans; the caller
-    writes ``probe.json``.
+    Every model is fitted in every split. The embedding's probe is fitted once more, to all scans;
+    the caller writes ``probe.json``.
     """
     predictions = predict_out_of_fold(plan, progress)
     reference = training_reference(plan)
@@ -54,14 +54,14 @@ def predict_out_of_fold(plan: Plan, progress: Progress = SILENT) -> Predictions:
 def _fit_final(
     plan: Plan, embedding: OutOfFold, reference: Reference | str | None
 ) -> FittedProbe | None:
-    """Return the probe fitted to all scans of a plan; None if `Plan.why_not_stored` has a reason.
+    """Return the embedding's probe fitted to all scans; None if `Plan.why_not_stored` has a reason.
 
     The probe is for ``probe.json``, which the caller writes. `embedding` holds the out-of-fold
     predictions of the embedding's model. If a column names train and test rows, there is one split,
-    and the penalty is not chosen anew: the penalty, and the share of the network's features (beside
-    principal components) in the total variance, are the ones chosen for the predictions in
-    `embedding`. If `reference` is a `Reference`, its distribution of the training scans is kept in
-    the probe.
+    and the penalty is not chosen anew: the penalty, and the share of the network's features (as
+    opposed to principal components) in the total variance, are the ones chosen for the predictions
+    in `embedding`. If `reference` is a `Reference`, its distribution of the training scans is kept
+    in the probe.
     """
     if plan.why_not_stored is not None:
         return None

@@ -20,10 +20,11 @@ from neurocontrast.parallel.workers import map_files
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """A model's scores and decisions for each scan, and the fold that tested the scan.
+    """A model's scores and class decisions for each scan, and the fold that tested the scan.
 
-    Arrays are (n_repeats, n); scores of several classes (n_repeats, n, n classes). Scores are NaN,
-    decisions 0 and folds -1 where a scan was never tested.
+    Arrays are (n_repeats, n); scores of several classes (n_repeats, n, n classes). Decisions are
+    codes of classes, 0 for a continuous target. In a repeat in which no fold tests a scan, its
+    score is NaN, its fold is -1, and its decision is 0 without a meaning.
     """
 
     scores: Floats
@@ -34,7 +35,7 @@ class OutOfFold:
 
     @property
     def tested(self) -> Rows:
-        """Rows that were tested at least once."""
+        """Positions of the scans that were tested in at least one repeat."""
         return np.flatnonzero((self.folds >= 0).any(axis=0))
 
 
@@ -43,10 +44,11 @@ Predictions = dict[str, OutOfFold]
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
-    """Join the test rows' predictions, one object for each split, in arrays over all scans.
+    """Join the predictions of all splits' test rows into one `OutOfFold` of arrays over all scans.
 
-    The arrays (n_repeats, n) have a row for each repeat of the splits, and a column for each scan
-    of the target.
+    `predictions` has one `Prediction` for each of `splits`. The arrays (n_repeats, n) have a row
+    for each repeat, and a column for each scan of the target; a scan that no split of a repeat
+    tests has the score NaN and the fold -1.
     """
     n = len(target.values)
     n_repeats = 1 + max(split.repeat for split in splits)

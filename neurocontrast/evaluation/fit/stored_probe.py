@@ -91,17 +91,20 @@ class FittedProbe(BaseModel):
     """Blocks of columns: one for each joined encoder, or the network's features and the principal
     components of one encoder. Empty for features of a network alone."""
     members: tuple[Member, ...] = ()
-    """Encoders of a run, each with its own probe, whose predictions are averaged; empty for one."""
+    """Encoders of a run, each with its own probe, whose predictions are averaged; empty if the run
+    has one encoder."""
     weight: StrictFloat | None = None
-    """Share of the network's features in the total variance beside principal components. `scale`
-    contains the share. None without components; with several encoders the mean."""
+    """Share of the network's features in the total variance, if the encoder keeps principal
+    components too. `scale` contains the share. None without components; with several encoders the
+    mean."""
 
     @model_validator(mode="before")
     @classmethod
     def _check_fit(cls, content: dict[str, object]) -> dict[str, object]:
-        """Set a threshold of the wrong type to None, so that validation refuses the file.
+        """Return a probe's fields as read from files, a threshold of the wrong type set to None.
 
-        A binary target has a number as its threshold, any other target the name of a rule.
+        Validation then refuses the files. The threshold is a number for a binary target, and for
+        any other target the name of the rule for decisions, ``half`` or ``prevalence``.
         """
         fits = isinstance(content.get("threshold"), str) != (content.get("kind") == "binary")
         if fits:
@@ -110,7 +113,7 @@ class FittedProbe(BaseModel):
 
     @property
     def people(self) -> KnownPeople:
-        """Digests of the people that the probe was fitted on, and of their scans."""
+        """Subjects that the probe was fitted on: digests of identifiers and of scans' contents."""
         return KnownPeople(self.trained_on, self.trained_contents, self.contents_complete)
 
     @property
@@ -324,12 +327,13 @@ class SiteShift:
 def fit_shifts(
     scores: Floats, truths: Floats, sites: pd.Series, subjects: pd.Series, kind: str
 ) -> dict[str, SiteShift]:
-    """Estimate the shift of each site's predictions from scans with a known truth.
+    """Return site → `SiteShift` to add to predictions, estimated from scans with a known truth.
 
     `truths` are numbers for a continuous target; for two classes 1 is the positive class, and 0 the
-    other. The shift of numbers is the mean error; the shift of log-odds is the intercept of a
-    logistic regression whose offset is the log-odds. Several scans of a subject count as one.
-    Shifts are returned by site.
+    other. The shift of numbers is the mean of truth minus prediction; the shift of log-odds is the
+    intercept of a logistic regression whose offset is the log-odds. Several scans of a subject
+    count as one. A site that no scan is of is not in the result; with fewer than `MIN_SHOTS`
+    subjects, or one class, the shift is None.
     """
     labelled = pd.DataFrame(
         {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}

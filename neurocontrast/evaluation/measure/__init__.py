@@ -23,8 +23,8 @@ __all__ = ["Inputs", "Measurement", "Question", "check", "measure"]
 def check(plan: Plan, questions: Sequence[Question]) -> None:
     """Refuse a plan that asks for an impossible measurement, such as too large training sizes.
 
-    `questions` are the findings that will be measured. The function `Question.check` of each, if
-    there is one, looks at the plan and raises the error.
+    Each of `questions`, such as how well the site can be predicted, may have a function `check`,
+    which looks at the plan and raises the error.
     """
     for question in questions:
         if question.check is not None:
@@ -40,10 +40,10 @@ def measure(
 ) -> MeasuredPlan:
     """Compute the metrics of a plan's models, and answer further questions on the predictions.
 
-    Each of `questions` is a finding of an evaluation, such as how well the site can be predicted;
-    its function is called, and its records and tables are added. Returned are the content of
-    ``evaluation.json`` with all records and warnings, the tables, the predictions and the probe.
-    Nothing is written.
+    The function of each of `questions` is called: it measures, for instance, how well the site can
+    be predicted, and its sections and tables are added to the result. The result holds the content
+    of ``evaluation.json`` with all sections and warnings, the tables, the predictions, and the
+    embedding's probe fitted to all scans. Nothing is written.
 
     Parameters
     ----------
@@ -77,9 +77,8 @@ def measure(
 def _check_new(kind: str, names: Iterable[str], taken: Container[str]) -> None:
     """Raise `ValueError` if one of the new names is among the names already in use, `taken`.
 
-    `names` are keys of records (sections of ``evaluation.json``) or names of tables that one
-    `Question` has measured. `taken` are the names of the models' tables and of earlier results;
-    `kind`, ``record`` or ``table``, is a word for the message.
+    `names` and `taken` are of one kind: keys of records (sections of ``evaluation.json``), or names
+    of tables. `kind`, ``record`` or ``table``, is a word for the message.
     """
     for name in names:
         if name in taken:

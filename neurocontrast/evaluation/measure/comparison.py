@@ -1,4 +1,4 @@
-"""Compare evaluations on the same folds by their metrics, and by how well they predict the site."""
+"""Compare evaluations on the same folds by metrics, and by how well the site can be predicted."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -50,9 +50,9 @@ class ComparedEvaluation:
 def compare_models(
     evaluations: Mapping[str, ComparedEvaluation], *, n_bootstraps: int, level: float, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate the metrics of evaluations, and the differences of all others from the first.
+    """Tabulate metrics of evaluations, and the other evaluations' metrics minus the first one's.
 
-    Compared are the models of the embedding, one of each evaluation. The first table has a row for
+    Each evaluation takes part with one model, that of the embedding. The first table has a row for
     each metric and model, the second a row for each metric and model but the first one. Intervals
     are BCa intervals over the same resamples for all models, of the subjects or sites that the
     first evaluation resampled. ``p_value`` is of the corrected resampled t-test over folds, or, for
@@ -108,8 +108,8 @@ def compare_models(
 def _target_of(evaluation: ComparedEvaluation) -> tuple[Target, Texts]:
     """Return true values of the tested scans, and the subject or site that each scan belongs to.
 
-    Both are read from the `predictions` of `evaluation`. A bootstrap resamples subjects or sites,
-    as it did in the evaluation.
+    True values and owners are read from the `predictions` of `evaluation`. They are subjects if the
+    evaluation's bootstrap resampled subjects, and sites if it resampled sites.
     """
     record = evaluation.record
     rows = evaluation.predictions.drop_duplicates(SCAN_KEYS)
@@ -135,10 +135,11 @@ def score_columns(record: Result) -> list[str]:
 
 
 def _out_of_fold(evaluation: ComparedEvaluation, target: Target) -> OutOfFold:
-    """Return the table ``predictions.tsv`` of an evaluation as arrays (n_repeats, n_scans).
+    """Return a model's scores, decisions and folds, read from ``predictions.tsv`` of an evaluation.
 
-    Scans are in the order of the values of `target`, which `_target_of` returned. Scores of several
-    classes have a further axis.
+    The model is that of the embedding; arrays are (n_repeats, n_scans), with a further axis for the
+    scores of several classes. `target` is the one that `_target_of` returned: scans are in the
+    order of its values.
     """
     table = evaluation.predictions
     n = len(target.values)
@@ -159,7 +160,7 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     """Test the difference of a metric between two models over folds (Nadeau and Bengio, 2003).
 
     `model` and `reference` are the tables ``folds.tsv`` of two evaluations. Returned are cells of a
-    table's row: ``n_folds``, ``p_value`` and ``test``. There is no test (None) with fewer than two
+    table's row: ``n_folds``, ``p_value`` and ``test``. The last two are None with fewer than two
     folds, where folds hold sites out, or if a table lacks the metric.
     """
     name = metric.removesuffix("_within_fold")  # within one fold, the two are one
@@ -180,9 +181,9 @@ def _paired_test(
     """Test the difference of a metric between two models on one test set by McNemar's test.
 
     Returned are cells of a table's row: ``n_folds``, ``p_value`` and ``test``. The test is made for
-    accuracy, top-5 accuracy, sensitivity and specificity. There is no test (None) for other
-    metrics, or where a subject has several images: McNemar's test needs independent images. `units`
-    holds the subject or site of each scan.
+    accuracy, top-5 accuracy, sensitivity and specificity. For other metrics, and where two scans
+    are of one subject or site (`units` names that of each scan), ``p_value`` and ``test`` are None:
+    McNemar's test needs independent images.
     """
     rows = model.tested
     no_test = {"n_folds": 1, "p_value": None, "test": None}
@@ -268,9 +269,10 @@ def _tradeoff_row(
     the probe was trained on scans of the site, and unseen if not. All columns of `row` are kept,
     and these are added: ``site_…``, how well the site is predicted from the features; ``unseen``,
     ``unseen_low`` and ``unseen_high`` with the value of `row` if all tested sites are unseen, or
-    else ``known``, ``known_low`` and ``known_high`` with the metric at known sites; ``constant``,
-    the same metric of a constant prediction at unseen sites; ``n`` and ``n_outside``, the number of
-    scans and of scans outside the training distribution.
+    else ``known``, ``known_low`` and ``known_high``, with the value of `row` if all are known, and
+    the evaluation's metric at known sites if not; ``constant``, the metric of a constant prediction
+    at unseen sites; ``n`` and ``n_outside``, the number of scans and of scans outside the training
+    distribution.
     """
     metric = row["metric"]
     new_site = evaluation.record.part(NewSite) or NewSite()

@@ -97,10 +97,10 @@ class ConfoundFigure:
 
 @dataclass(frozen=True)
 class Reading:
-    """Values of a column, such as the site, predicted from the features by cross-validation.
+    """Cross-validated prediction of a column, such as the site, from the features.
 
-    `target` holds the true values, and `model` the out-of-fold predictions. `rows` are rows of the
-    plan's table; `splits` hold positions within `rows`.
+    `target` holds the column's true values, and `model` the out-of-fold predictions. `rows` are
+    positions of the scans in the plan's table of scans; `splits` hold positions within `rows`.
     """
 
     target: Target
@@ -110,7 +110,7 @@ class Reading:
 
 
 def measure_confounds(inputs: Inputs) -> Measurement:
-    """Predict site, age, sex and covariates from the features that the probe gets.
+    """Predict site, age, sex and covariates from the features that the embedding's probe gets.
 
     Returned are the section `Confounds` of ``evaluation.json``, the table ``confounds.tsv``, and a
     warning if the site can be told. With ``confounds=false`` there is only the section, which then
@@ -145,11 +145,11 @@ def measure_confounds(inputs: Inputs) -> Measurement:
 
 
 def _describe_adjustment(plan: Plan) -> Confounds:
-    """Return the section `Confounds` of ``evaluation.json``, filled with settings alone.
+    """Return the section `Confounds` of ``evaluation.json`` before any confound is measured.
 
-    The section says how the features are harmonised and residualised, and that there is no OpenBHB
-    score because of ``confounds=false``; `measure_confounds` replaces the latter where it predicts
-    site, age and sex.
+    The section says how the features are harmonised and residualised. It has no OpenBHB score, and
+    names ``confounds=false`` as the reason. `measure_confounds` then writes the score, or another
+    reason, if it predicts site, age and sex.
     """
     settings = plan.settings
     return Confounds(
@@ -162,7 +162,7 @@ def _describe_adjustment(plan: Plan) -> Confounds:
 
 
 def _draw_scans(plan: Plan) -> tuple[Rows, str | None]:
-    """Return rows of the plan's table among which confounds are predicted, and a note.
+    """Return positions in the plan's table of the scans whose confounds are predicted, and a note.
 
     Of more than `MAX_SCANS` scans, subjects are drawn at random, and the note says so; the note is
     None if no scan is left out. If a column of the table gives the test set, only rows of the test
@@ -254,10 +254,10 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 
 
 def _fit(plan: Plan, target: Target, rows: Rows, splits: list[Split]) -> Reading:
-    """Predict a column such as age from the features that the probe gets, by cross-validation.
+    """Return the `Reading` of a column such as age, predicted from features by cross-validation.
 
-    `target` holds the column's values for the scans `rows` of the plan's table; `splits` hold
-    positions within `rows`.
+    The features are those that the embedding's probe gets. `target` holds the column's values for
+    the scans `rows` of the plan's table; `splits` hold positions within `rows`.
     """
     design = plan.design(predicted=target.name)
     settings = plan.settings.model_copy(
@@ -421,7 +421,7 @@ def _look_at(plan: Plan, readings: pd.DataFrame) -> list[Notice]:
     The table ``confounds.tsv``, `readings`, has the balanced accuracy of predicting the site of all
     scans. A warning is given if the accuracy is at least chance + `STRONG_SHARE` × (1 − chance). If
     the classes of the target are also associated with the site (Cramér's V above
-    `SITE_ASSOCIATION`), the one warning says both. The list is empty as well if the site was not
+    `SITE_ASSOCIATION`), the same warning says so. The list is empty as well if the site was not
     predicted.
     """
     site = site_reading(readings)

@@ -110,11 +110,11 @@ def _record(external: External, predictions: dict[str, OutOfFold]) -> ExternalTe
 
 
 def _list_metrics(plan: Plan, drawn: Mapping[str, Resamples]) -> dict[str, ExternalMetric]:
-    """Return name of a metric → a model's value on the external test set, with its interval.
+    """Return name of a metric → `ExternalMetric`, a model's value with its interval.
 
-    `drawn` holds the model's bootstrap resamples of each metric, by the metric's name. If a metric
-    is undefined, the fields `value` and `interval` of its `ExternalMetric` are None, and the field
-    `reason` says why.
+    `drawn` holds, by the metric's name, the metric's value and its values on bootstrap resamples of
+    the scans. If a metric is undefined, the fields `value` and `interval` of its `ExternalMetric`
+    are None, and the field `reason` says why.
     """
     target = plan.target
     truth = target.values[plan.splits[0].test]

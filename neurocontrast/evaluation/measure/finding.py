@@ -67,9 +67,9 @@ class Inputs:
 class Question(Protocol):
     """Question that is answered for every evaluation, such as how well the site can be predicted.
 
-    The answer is called a finding. A question has functions, one to refuse settings and one to
-    compute the answer, and the type of the answer's section in ``evaluation.json``. Each is None if
-    the question has none.
+    The answer is called a finding. A question has a function that refuses settings, a function that
+    computes the answer, and the Pydantic class of the answer's section in ``evaluation.json``. Each
+    is None if the question has none.
     """
 
     @property
@@ -82,7 +82,7 @@ class Question(Protocol):
 
     @property
     def record(self) -> type[Part] | None:
-        """Pydantic model of the answer's section in ``evaluation.json``."""
+        """Pydantic class of the answer's section in ``evaluation.json``; None without one."""
 
     @property
     def last(self) -> bool:

@@ -128,8 +128,8 @@ def _points(sizes: Any) -> list[dict[str, Any]]:
     """Return the points of one metric's learning curve as dicts, one for each training size.
 
     The keys are the fields of `LearningPoint`. `sizes` holds the metric's values in all fits,
-    grouped by the number of training subjects; a point has their mean, standard deviation and
-    number of finite values.
+    grouped by the number of training subjects; a point has the mean, standard deviation and number
+    of the group's finite values.
     """
     summary = sizes.agg(["mean", "std", "count"])
     return [
@@ -156,8 +156,8 @@ def draw_order(
 ) -> npt.NDArray[np.str_]:
     """Order subjects at random; the first k, for any k, have the same shares of classes and sites.
 
-    The number of subjects of a class among the first k is within one of its share of k. A
-    continuous target is stratified by site only.
+    `sites` and `subjects` have an entry for each scan. The number of subjects of a class among the
+    first k is within one of the class's share of k. A continuous target is stratified by site only.
     """
     owners = subjects.astype(str)
     places = np.unique(sites, return_inverse=True)[1]
@@ -180,10 +180,10 @@ def _interleaved(
     order_by: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Return a key from 0 to 1 for each subject, by which sorting spreads groups evenly.
+    """Return a number from 0 to 1 for each subject, by which sorting spreads groups evenly.
 
-    Subjects with equal values in all of `keys`, such as class and site, are one group, and keep the
-    order of `order_by` within the group.
+    Subjects with equal values in all of `keys`, such as class and site, are one group. Within a
+    group, subjects stay in the order of the values `order_by`, one for each subject.
     """
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
     sizes = np.bincount(groups)

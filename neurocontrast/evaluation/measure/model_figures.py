@@ -62,12 +62,13 @@ class Figures:
 def metric_summary(
     plan: Plan, folds: pd.DataFrame, predictions: Predictions, progress: Progress = SILENT
 ) -> Figures:
-    """Return the metrics of all models with intervals, and the embedding minus each other model.
+    """Return all models' metrics, and the embedding's minus each other model's, as `Figures`.
 
-    `folds` is the table ``folds.tsv``. ``mean`` and ``sd`` are over the folds in which a metric is
-    defined, ``pooled`` is of all out-of-fold predictions together (averaged over repeats),
-    ``interval`` is of ``pooled``, by a bootstrap that resamples subjects or sites as `Plan.units`
-    of `plan` says. A metric that is not defined is None and has a ``reason``.
+    `folds` is the table ``folds.tsv`` in memory. Of each metric, ``mean`` and ``sd`` are over the
+    folds in which the metric is defined, ``pooled`` is of all out-of-fold predictions together
+    (averaged over repeats), ``interval`` is of ``pooled``, by a bootstrap that resamples subjects
+    or sites as `Plan.units` of `plan` says. A metric that is not defined is None and has a
+    ``reason``.
     """
     drawn = _draw(plan, predictions, progress)
     target = plan.target
@@ -106,8 +107,8 @@ def metric_summary(
 def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[str, Drawn]:
     """Compute the metrics of all models on the same resamples of subjects or sites.
 
-    Returned is name of a model → name of a metric → values on all resamples. A metric is computed
-    from the out-of-fold predictions of all folds together.
+    Returned is name of a model → name of a metric → `Resamples`: the metric of all scans and on
+    each resample. A metric is computed from the out-of-fold predictions of all folds together.
     """
     rows = predictions["embedding"].tested
     too_long = plan.fixed and len(plan.target.classes) * len(rows) > MAX_RANKED
@@ -130,10 +131,11 @@ def _draw(plan: Plan, predictions: Predictions, progress: Progress) -> Mapping[s
 def _describe_metrics(
     plan: Plan, folds: pd.DataFrame, model: str, drawn: Drawn, reason: str | None
 ) -> dict[str, Metric]:
-    """Return name of a metric → a model's values over folds, and of all predictions together.
+    """Return name of a metric → `Metric`: a model's mean over folds, and value of all predictions.
 
-    `folds` is the table ``folds.tsv``; `drawn` holds the resamples of the model's metrics over all
-    predictions. `reason` says why metrics of the tested scans are not defined; None if they are.
+    `folds` is the table ``folds.tsv``, in which the columns of the model called `model` are read;
+    `drawn` holds the values and resamples of the model's metrics over all predictions. `reason`
+    says why metrics of the tested scans are not defined; None if they are.
     """
     metrics = {}
     for name in plan.target.metric_names:
@@ -165,9 +167,9 @@ def _describe_metrics(
 def subtract_metrics(
     plan: Plan, model: Drawn, other: Drawn, names: Iterable[str]
 ) -> dict[str, Increment]:
-    """Return name of a metric → `model` minus `other`, with the interval of the difference.
+    """Return name of a metric → `Increment`: the metric of `model` minus that of `other`, interval.
 
-    `model` and `other` hold metrics of two models on the same resamples.
+    `model` and `other` hold, by the metric's name, values of two models on the same resamples.
     """
     gains = {}
     for name in names:

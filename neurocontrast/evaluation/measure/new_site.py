@@ -1,7 +1,7 @@
-"""Measure a probe at unseen sites, beside the same people at known sites.
+"""Measure a probe at unseen sites, and for the same scans a probe that was trained on their sites.
 
-A site is known if scans of other people at the site are in the training folds, and unseen if no
-scan of the site is.
+A site is unseen if no scan of the site is among the training scans, and known if scans of other
+people at the site are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,10 +52,10 @@ MAX_GROUPS = 20
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out one site or a group of sites, and the sites that are skipped.
+    """Folds that each leave out one site or a group of sites, and the sites never left out.
 
-    `sites` are the names of the sites left out. `why_not` says why no site can be left out; None if
-    there are folds.
+    `sites` are the names of all sites that are left out, over all folds; `skipped` has each other
+    site, with the reason. `why_not` says why no site can be left out; None if there are folds.
     """
 
     splits: list[Split] = field(default_factory=list)
@@ -192,7 +192,7 @@ def measure_new_sites(inputs: Inputs) -> Measurement:
     Models are fitted anew in folds that leave out one site, or a group of sites, and predict the
     scans of the sites left out. For the same scans, metrics of the new predictions are compared
     with metrics of the predictions in the plan's own splits, where the models were fitted on other
-    scans of the site. Returned are the section `NewSite` of ``evaluation.json``, the table
+    scans of the scan's site. Returned are the section `NewSite` of ``evaluation.json``, the table
     ``new_sites.tsv`` and warnings. If no site can be left out, the section is None, and
     ``new_site_note`` in ``evaluation.json`` has the reason.
     """
@@ -230,9 +230,9 @@ def _predict(
 
     Each of the two is name of a model → predictions, for the embedding, the covariates
     (``baseline``) and a constant. Predictions at known sites are those in `predictions`, made in
-    the plan's splits, where the models were fitted on other scans of the site; only the constant's
-    are made here. For predictions at sites that are left out, all three models are fitted here in
-    the splits of `left_out`, without the site.
+    the plan's splits, where the models were fitted on other scans of the predicted scan's site;
+    only the constant's are made here. For predictions at sites that are left out, all three models
+    are fitted here in the splits of `left_out`, on no scan of the predicted scan's site.
     """
     names = choose_covariates(
         plan.table, plan.settings.covariates, target=plan.target.name, sites_held_out=True
@@ -258,11 +258,11 @@ def _predict(
 def _pooled(
     plan: Plan, home: Predictions, unseen: Predictions, rows: Rows
 ) -> dict[str, dict[str, dict[str, Estimate]]]:
-    """Return metrics at known sites (``home``) and unseen sites, their ratios and differences.
+    """Return kind of figure → name of a model → name of a metric → `Estimate`.
 
-    The result is kind, such as ``home`` → name of a model → name of a metric → estimate. `home` and
-    `unseen` hold predictions of the same scans, `rows`, by models that were trained on the scan's
-    site and by models that were not.
+    Kinds are ``home`` (known sites), ``unseen``, ``ratio`` (unseen / known, of errors only),
+    ``difference`` (unseen − known) and ``unseen_minus_constant``. `home` and `unseen` hold
+    predictions of the scans `rows`, by models trained, or not, on other scans of the scan's site.
     """
     names = [*plan.target.metric_names, *ON_REQUEST[plan.target.kind]]
     errors = [name for name in names if name in LOWER_IS_BETTER]
@@ -295,9 +295,10 @@ def _pooled(
 def _estimate(
     plan: Plan, drawn: Mapping[str, Resamples], *, n: int | None = None
 ) -> dict[str, Estimate]:
-    """Return name of a metric → value and interval, from one model's resamples `drawn`.
+    """Return name of a metric → `Estimate`: a model's value and interval, from resamples `drawn`.
 
-    If `n`, a number of scans, is not None, each estimate holds the number.
+    `drawn` holds the metric's value of all scans and on each bootstrap resample. If `n`, the number
+    of scans, is not None, it is written into each estimate.
     """
     estimates = {}
     for name, resamples in drawn.items():
@@ -314,10 +315,10 @@ def _compare(
     function: Callable[[Floats, Floats], Floats],
     names: Sequence[str],
 ) -> dict[str, Estimate]:
-    """Return name of a metric → ratio or difference of values in `unseen` and in `reference`.
+    """Return name of a metric → `Estimate` of the ratio or difference of `unseen` and `reference`.
 
-    Both hold one model's resamples of each metric; `function` divides or subtracts them, and each
-    result has an interval.
+    Each of the two holds, by the metric's name, the value and resamples of one model's metric;
+    `function` divides or subtracts them. The estimate is the result's value with an interval.
     """
     drawn = {}
     with np.errstate(divide="ignore", invalid="ignore"):

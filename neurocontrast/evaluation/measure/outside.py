@@ -25,7 +25,10 @@ class ScansOutside:
     notices: list[Notice] = field(default_factory=list)
 
     def as_measurement(self) -> Measurement:
-        """Return counts, table of distances and warnings as the `Measurement` of a question."""
+        """Return counts, table and warnings as a `Measurement`.
+
+        A `Measurement` holds sections of ``evaluation.json``, tables and warnings of an evaluation.
+        """
         if self.table is None:
             return Measurement({Outlyingness.key: self.counts})
         return Measurement(
@@ -34,11 +37,12 @@ class ScansOutside:
 
 
 def measure_outlyingness(inputs: Inputs) -> Measurement:
-    """Measure each tested scan's distance from other subjects' scans, and count outlying scans.
+    """Measure how far each tested scan is from other subjects' scans, and count outlying scans.
 
-    Distances are Mahalanobis distances. Where sites are held out, the distance is from scans of
-    other sites. Returned are the counts as the section `Outlyingness` of ``evaluation.json``, the
-    table ``outlyingness.tsv`` and warnings; with ``outlyingness=false`` nothing is measured.
+    The distance is the Mahalanobis distance to the nearest site's mean of the features of other
+    subjects' scans; where sites are held out, of scans of other sites. Returned are the counts as
+    the section `Outlyingness` of ``evaluation.json``, the table ``outlyingness.tsv`` and warnings;
+    with ``outlyingness=false`` the section is None, and there is no table.
     """
     plan = inputs.plan
     reference = inputs.reference

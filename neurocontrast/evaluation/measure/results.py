@@ -51,14 +51,14 @@ class MeasuredPlan:
     evaluation: Result
     """Content of ``evaluation.json``."""
     tables: dict[str, pd.DataFrame]
-    """Tables by the name of their file."""
+    """Tables by the name of the table's file."""
     predictions: Predictions
     """Out-of-fold predictions of each model, by its name."""
     reference: Reference | str | None
     """Distribution of the scans that the probe was fitted on, the reason as text why it could not
     be learned, or None with ``outlyingness=false``."""
     probe: FittedProbe | None
-    """Probe fitted to all scans; None where the estimator cannot be stored."""
+    """Probe of the embedding, fitted to all scans; None where the estimator cannot be stored."""
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Settings as ``config.yaml`` holds them."""
 
@@ -266,12 +266,11 @@ def _describe_probe(plan: Plan, embedding: OutOfFold) -> Probe:
 
 
 def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
-    """Return keys and values of section ``probe`` on groups of feature columns (blocks).
+    """Return keys of section ``probe`` (``evaluation.json``) on groups of feature columns, blocks.
 
-    The dictionary is empty for a single group.
-
-    The keys name the origin of the groups and, for components beside a network, each group's share
-    in the total variance, in each fold and on average.
+    The dictionary is empty for one encoder's network alone, and has one word for joined encoders.
+    For a network and principal components it also has the share of each of the two in the total
+    variance, in each fold and on average, if the probe has such shares.
     """
     if plan.blocks and not plan.own_blocks:
         return {"blocks": "joined"}
@@ -293,9 +292,11 @@ def _describe_blocks(plan: Plan, embedding: OutOfFold) -> dict[str, object]:
 
 
 def _describe_members(plan: Plan) -> dict[str, object]:
-    """Return keys and values of section ``probe`` on several encoders of a run; empty for one.
+    """Return the number of a run's encoders, and the kind of prediction averaged over them, by key.
 
-    The values are the number of encoders, and a word for what of their predictions is averaged.
+    The keys and values are for the section ``probe`` of ``evaluation.json``. Averaged are numbers,
+    probabilities or decision values, which a probe for each encoder predicts. The dictionary is
+    empty if the run has one encoder.
     """
     if plan.n_members < 2:
         return {}

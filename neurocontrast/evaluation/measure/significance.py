@@ -93,7 +93,10 @@ def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values, in their order, adjusted for their number (Holm, 1979); None stays None."""
+    """Return p-values adjusted for how many they are (Holm, 1979), in the same order.
+
+    None stays None.
+    """
     defined = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
     adjusted = (defined * np.arange(len(defined), 0, -1)).clip(upper=1.0).cummax()
     in_order = list[float | None]()
@@ -241,7 +244,10 @@ def permuted_labels(
 def _permuted_figures(
     model: Model, target: Target, splits: Sequence[Split], context: FitContext
 ) -> dict[str, float]:
-    """Cross-validate a model on permuted labels (`target`); return its pooled metrics by name."""
+    """Cross-validate a model on a target of permuted labels; return its metrics by name.
+
+    `target` holds the labels after the permutation. A metric is of all folds' predictions together.
+    """
     return _figures(target, cross_validate(model, target, splits, context))
 
 

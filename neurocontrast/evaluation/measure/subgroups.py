@@ -1,4 +1,4 @@
-"""Measure the models on some of the tested scans, such as one site's or an age band's."""
+"""Measure all models of a plan on some of the tested scans, such as one site's or an age band's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,10 +25,12 @@ Names = npt.NDArray[np.object_]
 def describe_part(
     plan: Plan, predictions: Predictions, members: Rows, *keys: str, units: Names | None = None
 ) -> dict[str, Any]:
-    """Return a table's row on the tested scans `members`: counts, metrics of all models, a note.
+    """Return a table's row on the tested scans `members`, as a dictionary of its cells.
 
-    Only the embedding's metrics have intervals, by resampling `units`, by default the subjects. The
-    seed of the resamples is derived from `keys`.
+    Cells are the number of scans, for classes that of each class, the metrics of all models in
+    `predictions`, and a note that says why a metric or an interval is missing. Only the embedding's
+    metrics have intervals, by resampling `units`, by default the subjects. The seed of the
+    resamples is derived from `keys`.
     """
     target = plan.target
     row = dict[str, Any](n=len(members))
@@ -96,7 +98,8 @@ def tabulate_figures(
 def why_no_interval(plan: Plan, members: Rows, units: Names) -> str | None:
     """Return why metrics of the scans `members` have no interval: few subjects or few sites.
 
-    None if there are enough. Sites are counted only if `units`, which are resampled, are sites.
+    None if there are enough. `units` has the subject or site of each scan, whichever is resampled;
+    sites are counted only if sites are resampled.
     """
     n = len(set(plan.subjects[members]))
     least = plan.settings.min_site_n

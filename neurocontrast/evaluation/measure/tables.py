@@ -24,8 +24,8 @@ there are fewer bins, at least two."""
 def plan_tables(plan: Plan, predictions: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
     """Return tables of a plan's scans, folds, predictions and calibration, by the name of the file.
 
-    `predictions` are out-of-fold, by name of the model. The table of calibration is there only for
-    predicted probabilities.
+    `predictions` has the out-of-fold predictions of each model, by its name. The table of
+    calibration is there only if classes are predicted with probabilities.
     """
     table = plan.table
     target = plan.target
@@ -65,9 +65,9 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 def fold_table(plan: Plan, predictions: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Tabulate the splits: sizes, metrics of every model, and the probe's strength and weight.
 
-    A row is of one split. The strength is that of the penalty. If an encoder keeps linear
-    components beside its network, the weight is the share of the network's features in the total
-    variance of the features; there is no such column for other encoders.
+    A row is of one split. The strength is that of the penalty. If an encoder keeps principal
+    components besides its network's features, the weight is the share of the network's features in
+    the total variance of the features; there is no such column for other encoders.
     """
     target = plan.target
     strength = plan.probe.strength_name
@@ -163,10 +163,11 @@ def calibration_table(
     """Tabulate mean prediction and observed share of each model in bins of probability.
 
     A row is of one model, class and bin, of a binary target only the positive class. A bin holds
-    tested scans with neighbouring probabilities; column ``n`` is their number. The ends of the
-    interval of the observed share, ``observed_low`` and ``observed_high``, are of
+    tested scans with neighbouring probabilities; column ``n`` has the number of scans. The ends of
+    the interval of the observed share, ``observed_low`` and ``observed_high``, are of
     `wilson_interval`, with the number of subjects in the bin as the number of independent draws:
-    several scans of a subject are not independent.
+    several scans of a subject are not independent. `subjects` has the subject of each scan, and
+    `level` is that of the interval.
     """
     rows = []
     for model, of_model in predictions.items():
@@ -207,7 +208,7 @@ def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str,
 
 
 def _equal_count_bins(scores: Floats) -> list[Rows]:
-    """Return positions in `scores` of the scans of each calibration bin, of about equal size."""
+    """Return calibration bins of about equal size, each as positions in `scores` of its scans."""
     n_bins = int(np.clip(len(scores) // SCANS_PER_BIN, 2, MAX_BINS))
     edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
     codes = np.searchsorted(edges, scores, side="left")
@@ -215,7 +216,9 @@ def _equal_count_bins(scores: Floats) -> list[Rows]:
 
 
 def wilson_interval(share: float, n: int, *, level: float) -> tuple[float, float]:
-    """Return the score interval of a share of `n` independent draws (Wilson, 1927).
+    """Return the ends of the score interval (Wilson, 1927) of a share of `n` independent draws.
+
+    `level` is the interval's level, such as 0.95.
 
     Examples
     --------

@@ -36,10 +36,11 @@ MAX_UNDEFINED_SHARE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """Values of a metric for all scans, for jackknife samples, and for bootstrap resamples.
+    """Values of one metric: of all scans, of jackknife samples, and of bootstrap resamples.
 
     `value` is of all scans; `left_out` holds a value for each jackknife sample, `drawn` for each
-    bootstrap resample. Two metrics of the same resamples are paired, and can be subtracted.
+    bootstrap resample. Two metrics computed on the same resamples are paired, and can be
+    subtracted.
     """
 
     value: float
@@ -49,9 +50,9 @@ class Resamples:
     def combine(self, other: Resamples, function: Callable[[Floats, Floats], Floats]) -> Resamples:
         """Return the resamples of a metric that is a function of this metric and another.
 
-        `function`, such as a ratio, takes arrays of both metrics' values and returns the new
-        values. It is applied to the two metrics' values of all scans, to their values in each
-        jackknife sample, and to their values in each bootstrap resample. Both metrics must
+        `function`, such as a ratio, takes arrays of values of this metric and of `other`, and
+        returns the new values. It is applied to the values of all scans, to the values in each
+        jackknife sample, and to the values in each bootstrap resample. This metric and `other` must
         therefore have been computed on the same jackknife samples and bootstrap resamples, in the
         same order.
         """
@@ -99,7 +100,10 @@ class Resamples:
         return float(low), float(high)
 
     def figure(self, *, level: float) -> Estimate:
-        """Return the metric's value, None if undefined, with an interval if there are resamples."""
+        """Return the metric's value, None if undefined, and its interval as an `Estimate`.
+
+        `level` is that of the interval; its ends are None without bootstrap resamples.
+        """
         value = None
         interval = None
         if np.isfinite(self.value):
@@ -136,9 +140,9 @@ def pooled_metrics(
 ) -> dict[str, Floats]:
     """Compute metrics of `rows` from all folds' predictions together, averaged over repeats.
 
-    By default all metrics of the target are computed, or else only the metrics `names`. The result
-    is name of a metric → values, one for each row of `weights` (n, n_rows), or a single one without
-    weights.
+    All metrics of the target are computed, or with `names` only the metrics that `names` lists. The
+    result is name of a metric → values, one for each row of `weights` (n, n_rows), or a single one
+    without weights.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
@@ -170,7 +174,7 @@ def pooled_metrics(
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """Draws, with replacement, of units that hold all scans of a subject or of a site."""
+    """Draws, with replacement, of subjects or sites (units), each with all its scans."""
 
     units: Texts
     """Label of the unit of each scan of the target."""
@@ -202,7 +206,8 @@ def bootstrap_metrics(
 ) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model on the same resamples of units: subjects, or whole sites.
 
-    The result is name of a model → name of a metric → resamples.
+    The result is name of a model → name of a metric → `Resamples`: the metric of all scans, and its
+    value on each resample.
 
     Parameters
     ----------
@@ -215,8 +220,8 @@ def bootstrap_metrics(
     names : collection of str, optional
         Metrics to compute; all of the target by default.
     plain : collection of str
-        Metrics that get a value without resamples. Metrics that rank very many scans within each of
-        several classes get none either.
+        Metrics that are not resampled: only `Resamples.value` is computed, without an interval.
+        Metrics that rank very many scans within each of several classes are not resampled either.
     advance : callable
         Called with the number of resamples after each block of them.
     """
@@ -246,10 +251,10 @@ def bootstrap_metrics(
 
 
 def _join_blocks(blocks: Sequence[Floats], n_resamples: int) -> Resamples:
-    """Join blocks of one metric's values into `Resamples`.
+    """Join arrays of one metric's values, `blocks`, into a `Resamples`.
 
-    The values are of all scans (the first one), of jackknife samples, and of `n_resamples`
-    bootstrap resamples (the last ones).
+    In the arrays, one after the other, the first value is of all scans, the last `n_resamples` are
+    of bootstrap resamples, and the values between are of jackknife samples.
     """
     values = np.concatenate(blocks)
     first_resample = max(1, len(values) - n_resamples)

@@ -1,4 +1,4 @@
-"""Measure how far two columns go together, corrected for chance."""
+"""Measure the association of two columns, corrected for chance."""
 
 import numpy as np
 import numpy.typing as npt

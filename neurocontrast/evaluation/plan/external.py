@@ -141,9 +141,11 @@ def _check_same_features(
     info: EmbeddingsInfo,
     training_info: EmbeddingsInfo,
 ) -> list[Notice]:
-    """Refuse external features that are not of the plan's encoders, or not in the same blocks.
+    """Refuse external features of other encoders than the plan's, or divided into other blocks.
 
-    Return one warning if neither table names its encoder, else an empty list.
+    Columns are divided by joined encoder, or into a network's features and principal components.
+    Return one warning if neither the external table nor the plan's embeddings name their encoder,
+    else an empty list.
     """
     n_found = 0
     if features.ndim == 2:
@@ -186,7 +188,7 @@ def _select_scans(
 
 
 def _models_of_columns(plan: Plan) -> list[ProbeModel]:
-    """Return the models that read columns of the plan's table, such as that of regional measures.
+    """Return the plan's models that read columns of its table, such as that of regional measures.
 
     The first two models of the plan, embedding and covariates, are not among them.
     """
@@ -198,7 +200,7 @@ def _models_of_columns(plan: Plan) -> list[ProbeModel]:
 
 
 def _columns_of(model: ProbeModel) -> tuple[str, ...]:
-    """Return the names of the columns of the plan's table that a model reads.
+    """Return the names of the table's columns that `model` reads, such as regional measures.
 
     The tuple is empty for a model of features, images or arrays.
     """
@@ -218,8 +220,9 @@ def _with_external_columns(
 ) -> tuple[list[Model], list[Notice]]:
     """Return models of columns, changed to read training and external scans, and warnings.
 
-    The changed models read the table of `joined`, the plan of both. A model of `models` is left
-    out, with a warning, if one of its columns is absent, or empty, in the external table `tested`.
+    The changed models read the table of `joined`, the plan of training and external scans together.
+    A model of `models` is left out, with a warning, if one of its columns is absent, or empty, in
+    the external table `tested`.
     """
     tested_models: list[Model] = []
     notices = []
@@ -263,7 +266,7 @@ def warn_of_untested(plan: Plan) -> Plan:
 def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, list[Notice]]:
     """Return the baseline of covariates for training and external scans together, and warnings.
 
-    `joined` is the plan of training and external scans, whose tables both have the `covariates`. A
+    `joined` is the plan of training and external scans; the tables of both have the `covariates`. A
     warning says that the user's estimator cannot fit the covariates, so that the baseline has the
     default probe.
     """
@@ -275,10 +278,10 @@ def _choose_baseline(joined: Plan, covariates: Sequence[str]) -> tuple[Model, li
 
 
 def _unlike_the_plan(plan: Plan, tested: pd.DataFrame) -> list[Notice]:
-    """Warn of external scans that the plan's setting `where` would leave out.
+    """Return warnings of external scans that the plan's setting `where` would leave out.
 
-    There is one warning for each column of `where`, and none if `test_where` is set. Columns of
-    names and sites are not compared.
+    There is one warning for each column of `where`. If the setting `test_where` selects external
+    scans, the list is empty. Columns of names and sites are not compared.
     """
     if plan.settings.test_where is not None:
         return []
@@ -303,10 +306,10 @@ def _naming_the_test_table(hint: str = "") -> Iterator[None]:
 
 
 def _check_shared(plan: Plan, tested: pd.DataFrame) -> tuple[frozenset[str], list[Notice]]:
-    """Refuse external people whom the probe was fitted on.
+    """Refuse external people whom the probe was fitted on; return them with ``allow_overlap``.
 
-    With ``allow_overlap`` return such people, and a warning. People are found by their identifiers,
-    and by the content of their scans under another name.
+    The second returned value is a list of one warning; both are empty if there are no such people.
+    People are found by their identifiers, and by the content of their scans under another name.
     """
     fitted = plan.table.iloc[plan.fitted_rows]
     trained = KnownPeople.of_rows(fitted["subject_id"], fitted[CONTENT])
@@ -348,10 +351,11 @@ def _join(plan: Plan, scans: _ExternalScans) -> Plan:
 def _check_leaks(
     plan: Plan, joined: Plan, tested: pd.DataFrame, info: EmbeddingsInfo
 ) -> tuple[Overlap, list[Notice]]:
-    """Refuse external people seen in pretraining, and one image under the names of two subjects.
+    """Refuse external people who were in pretraining, and one image under two subjects' names.
 
-    With ``allow_overlap`` return the people seen in pretraining, and a warning of either. `tested`
-    is the table of external scans, and `info` describes their embeddings.
+    The two subjects are among external and training scans together. With ``allow_overlap`` both are
+    warned about instead. Return an `Overlap`, with the people who were in pretraining, and the
+    warnings. `tested` is the table of external scans, and `info` describes their embeddings.
     """
     allowed = plan.settings.allow_overlap
     copies = 0.0
@@ -373,7 +377,7 @@ def _check_leaks(
 
 
 def _choose_covariates(plan: Plan, tested: pd.DataFrame) -> tuple[tuple[str, ...], list[Notice]]:
-    """Return the baseline's covariates that the external table `tested` has; warn of all others.
+    """Return baseline covariates that the external table `tested` has, and warnings of all others.
 
     The site is left out if an external scan is of a site without training scans.
     """

@@ -56,9 +56,10 @@ def make_splits(scans: Scans, settings: EvaluationSettings, cv: Any) -> list[Spl
     splitter `cv`; sites to hold out; or random folds with the same shares of classes and sites.
 
     A split is refused if a subject is on both sides, or if a continuous target does not vary in the
-    training rows, or if they have fewer than two classes, or only one subject of a class
-    (`check_splits`). A split by a column is refused if a subject is in two parts, if train or test
-    has a single class or number, or if train lacks a class of validation or test (`check_fixed`).
+    training rows, or if the training rows have fewer than two classes, or only one subject of a
+    class (`check_splits`). A split by a column is refused if a subject is in two parts, if train or
+    test has a single class or number, or if train lacks a class of validation or test
+    (`check_fixed`).
     """
     table = scans.table
     target = scans.target
@@ -113,7 +114,7 @@ def describe_splits(
     *,
     n_twins: int,
 ) -> SplitDesign:
-    """Describe for ``evaluation.json`` how the splits were made.
+    """Return a `SplitDesign`, which says in ``evaluation.json`` how the splits were made.
 
     `n_twins` is the number of test rows that are copies of training rows. Only the record of a
     split by a column of ``train`` and ``test`` has this number.
@@ -166,8 +167,8 @@ def _describe_fixed(
 def why_untested(settings: EvaluationSettings, cv: Any) -> str:
     """Return the reason why some evaluated scans are in no test fold, as text.
 
-    The text is for the table ``flow.tsv`` of the scans that each step keeps and leaves out. The
-    reason names the split column, the split file, or the user's splitter `cv`.
+    The text is for the table ``flow.tsv`` of the scans that each step keeps and leaves out. It
+    depends on where folds come from: a split column, the user's splitter `cv`, or a split file.
     """
     if settings.split_column is not None:
         return "fitted on (train and validation)"

@@ -1,4 +1,4 @@
-"""Find evaluated people whom the encoder was pretrained on, and one person under two names."""
+"""Check for leaks: evaluated people whom the encoder was pretrained on, a person with two names."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ALLOWED_COPIES = 0.01
 
 @dataclass(frozen=True)
 class Overlap:
-    """Evaluated people whom the encoder was pretrained on, and how they were looked for."""
+    """Evaluated people whom the encoder was pretrained on, and how such people were looked for."""
 
     subjects: frozenset[str]
     compared: tuple[str, ...]
@@ -44,9 +44,10 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Leaks:
-    """Leaks that `check_leaks` found and allowed: tested people of pretraining, and copied scans.
+    """Leaks that were found and allowed: tested people who were in pretraining, and copied scans.
 
-    `notices` are the warnings about both.
+    Copied scans are in the table under the names of two subjects. `notices` are the warnings about
+    people and copies.
     """
 
     overlap: Overlap
@@ -64,9 +65,9 @@ def check_leaks(
 ) -> Leaks:
     """Refuse tested people whom the encoder was pretrained on, and one scan under two names.
 
-    With the setting ``allow_overlap`` both are warned about. If a column names the test rows, test
-    rows that are copies of training rows are counted, not refused, since official image sets hold
-    some.
+    With the setting ``allow_overlap`` both give warnings. If a column of `table` names the test
+    rows, test rows that are copies of training rows are not refused, since official image sets hold
+    some: `Leaks.n_twins` counts them. The returned `Leaks` holds people, count and warnings.
     """
     allowed = settings.allow_overlap
     if settings.split_column is None:
@@ -159,9 +160,10 @@ def pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> npt.NDArray[np.bool
 
 
 def _find_pretrained(table: pd.DataFrame, info: EmbeddingsInfo) -> Recognised:
-    """Find the subjects of a table who were in pretraining, by identifier or content of scans.
+    """Return the subjects of a table who were in pretraining, as a `Recognised`.
 
-    They are compared with the digests in `info`, the description stored with the embeddings.
+    Identifiers of subjects and contents of scans are compared with the digests in `info`, the
+    description stored with the embeddings.
     """
     return info.known_people().find(table["subject_id"], table[CONTENT])
 
@@ -174,8 +176,8 @@ def check_duplicates(
 ) -> list[Notice]:
     """Refuse one person under the names of two subjects; with `allow_overlap` return warnings.
 
-    Such people are found by equal features or contents of their scans, and by names of subjects
-    that end in a visit (``01_m12``).
+    Such people are found by equal features or contents of scans. Names of subjects that differ only
+    in a visit at the end (``01_m12``) are refused too, whatever the scans.
     """
     notices = _look_at_visits(table, allow_overlap=allow_overlap)
     codes = scan_codes(features, table.get(CONTENT, [""] * len(table)))

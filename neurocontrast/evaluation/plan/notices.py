@@ -94,7 +94,10 @@ def _join_reasons(dropped: Mapping[str, str], *, expected: Sequence[str]) -> str
 
 
 def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
-    """Warn that above `large_table` training scans probes are fitted in single precision."""
+    """Warn that above `large_table` training scans probes are fitted in single precision.
+
+    `large_table` is a setting. The warning is returned in a list, which is empty with fewer scans.
+    """
     n_train = max(len(split.train) for split in splits)
     if n_train <= settings.large_table:
         return []
@@ -107,10 +110,10 @@ def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[
 
 
 def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) -> Iterator[Notice]:
-    """Warn of classes missing in training or test rows of folds, and of unused scans.
+    """Yield warnings of classes that training or test rows of a fold lack, and of unused scans.
 
-    Unused are scans that no fold tests, and scans at other sites of subjects with a scan at the
-    site that a fold holds out: the fold does not train on them.
+    Unused are scans that no fold tests. Unused by a fold that holds out a site are scans of the
+    site's subjects at other sites: the fold does not train on them.
     """
     if target.kind != "continuous":
         yield from _look_at_classes_of_folds(splits, target)
@@ -128,7 +131,7 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: Texts) ->
 
 
 def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterator[Notice]:
-    """Warn of classes that a fold tests without training on any, and of folds that test one class.
+    """Yield warnings of folds that test a class and train on none of its scans, or test one class.
 
     The second warning leaves out folds that hold out a site: sites of one class have a warning of
     their own.
@@ -147,9 +150,10 @@ def _look_at_classes_of_folds(splits: Sequence[Split], target: Target) -> Iterat
 
 
 def _look_at_sizes(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of few subjects of a class, a rare class of two, and subjects whose class changes.
+    """Yield warnings of few subjects of a class, a rare one of two classes, and changing classes.
 
-    For a continuous target, warn of few subjects in all.
+    A class changes if scans of one subject differ in it. For a continuous target, the one warning
+    is of few subjects in all.
     """
     subjects = table["subject_id"]
     if target.kind == "continuous":
@@ -174,14 +178,17 @@ def _look_at_sizes(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
 
 
 def _look_at_site_spellings(table: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of sites whose names differ only in case, accents, spaces, hyphens or zeros."""
+    """Yield a warning for each group of sites whose names differ only in spelling.
+
+    Spelling is case, accents, spaces, hyphens and leading zeros.
+    """
     if target.name != "site":
         for group in spelled_alike(site_names(table["site"])):
             yield Notice.of("site_spelling", sites=one_of(group))
 
 
 def _look_at_sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterator[Notice]:
-    """Warn of scans without a site, a single site, small sites, and sites of one class."""
+    """Yield warnings of scans without a site, a single site, small sites, or sites of one class."""
     if target.name == "site":
         return
     sites = site_names(table["site"])
@@ -209,7 +216,7 @@ def _site_missing(n: int, n_all: int) -> Notice:
 
 
 def _look_at_classes_of_sites(target: Target, sites: Texts, *, n_sites: int) -> Iterator[Notice]:
-    """Warn of sites whose scans are all of one class."""
+    """Yield a warning of the sites whose scans are all of one class."""
     single = []
     for site, codes in pd.Series(target.values).groupby(sites):
         if codes.nunique() == 1:
@@ -220,9 +227,10 @@ def _look_at_classes_of_sites(target: Target, sites: Texts, *, n_sites: int) -> 
 
 
 def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of a target whose association with the site is above `SITE_ASSOCIATION`.
+    """Yield a warning if the target's association with the site is above `SITE_ASSOCIATION`.
 
-    `people` has one row a subject.
+    The association is √ε² for numbers, and Cramér's V for classes. `people` has one row a subject,
+    with the column ``site``.
     """
     has_site = people["site"].notna().to_numpy()
     values = target.values[has_site]
@@ -251,7 +259,7 @@ def _look_at_site_association(people: pd.DataFrame, target: Target) -> Iterator[
 
 
 def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
-    """Return text of the three sites whose target is least like the whole cohort's.
+    """Return a text with values of the three sites whose target is least like the whole cohort's.
 
     `values` has the target and `sites` the site of each subject. For numbers, the text gives the
     mean target at each of the sites and in the whole cohort. For classes, the text gives the share
@@ -264,10 +272,10 @@ def _unlike_sites(target: Target, values: Labels, sites: Texts) -> str:
 
 
 def _unlike_means(values: pd.Series, sites: Texts) -> str:
-    """Return text of the three sites whose mean target is farthest from the whole cohort's.
+    """Return a text with the mean targets of the three sites that differ most from the cohort.
 
-    The text gives the mean target at each of the three sites, and in the whole cohort. `values` has
-    the target and `sites` the site of each subject.
+    The text gives the mean target of the whole cohort too. `values` has the target and `sites` the
+    site of each subject.
     """
     overall = values.mean()
     means = values.groupby(sites).mean()
@@ -278,11 +286,11 @@ def _unlike_means(values: pd.Series, sites: Texts) -> str:
 
 
 def _unlike_shares(target: Target, values: Labels, sites: Texts) -> str:
-    """Return text of the class whose share at a site is farthest from the whole cohort's.
+    """Return a text with a class's shares at the three sites that differ most from the cohort.
 
-    The text has the share of this class in the whole cohort, and at the three sites whose shares
-    are farthest from the cohort's. `values` has the code of the class and `sites` the site of each
-    subject.
+    The class is the one whose share at a site is farthest from that in the whole cohort, and the
+    text gives its share there too. `values` has the code of each subject's class, and `sites` the
+    subject's site.
     """
     members = pd.DataFrame(np.eye(len(target.classes))[values.astype(int)])
     overall = members.mean()
@@ -306,12 +314,12 @@ def _farthest(of_sites: pd.Series, overall: float) -> Iterable[str]:
 
 
 def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of classes whose subjects differ in age.
+    """Yield a warning if the ages of the target's classes differ.
 
-    `people` has one row a subject. For two classes, the difference of their mean ages, in standard
-    deviations, is compared with a limit; for more classes √ε², from the share of the age's variance
-    that classes explain. The share would not do for two classes: a rare class explains little,
-    however far its mean is from the other.
+    `people` has one row a subject. For two classes, the difference of mean ages in standard
+    deviations is compared with `AGE_DIFFERENCE`; for more, √ε², the root of the share of the age's
+    variance that classes explain, with `AGE_ASSOCIATION`. The share would not do for two classes: a
+    rare class explains little, however far its mean is from the other.
     """
     has_age = people["age"].notna().to_numpy()
     ages = people["age"].to_numpy()[has_age]
@@ -338,7 +346,11 @@ def _look_at_age(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
 
 
 def _look_at_sex(people: pd.DataFrame, target: Target) -> Iterator[Notice]:
-    """Warn of classes whose subjects have different shares of the sexes."""
+    """Yield a warning if classes differ in the shares of the sexes among their subjects.
+
+    `people` has one row a subject, and Cramér's V of class and sex is compared with
+    `SEX_ASSOCIATION`.
+    """
     sexes = np.array([sex or "" for sex in cell_texts(people["sex"])])
     has_sex = sexes != ""
     if target.name == "sex" or not has_sex.any():

@@ -67,7 +67,7 @@ class Plan:
     excluded: dict[str, int]
     """Number of scans that are left out, by reason."""
     blocks: tuple[Block, ...] = ()
-    """Blocks of columns of joined encoders, or of one encoder's network and principal components;
+    """Groups of columns of joined encoders, or of one encoder's network and principal components;
     empty for a network alone."""
     members: tuple[Member, ...] = ()
     """Encoders of one run, whose predictions are averaged; empty for one encoder."""
@@ -90,11 +90,12 @@ class Plan:
     def design(self, *, predicted: str = "", block: str = "") -> Designs:
         """Return a function of training and test rows that gives their features as two matrices.
 
-        Such a function is called a design. Probes are fitted to the matrices, which have sites or
-        covariates taken out as the settings say, estimated on the training rows. A `block` names
-        part of the features, such as ``components``. For a run of several encoders, a
-        `MemberDesign` with one design for each encoder is returned. If a column is `predicted` in
-        place of the target, ComBat does not preserve the column's effect.
+        Such a function is called a design; rows are positions in the plan's table. Probes are
+        fitted to the matrices, which have sites or covariates taken out as the settings say,
+        estimated on the training rows. A `block` names part of the features, such as
+        ``components``. For a run of several encoders, a `MemberDesign` with one design for each
+        encoder is returned. `predicted` is a column that is predicted in place of the target: it is
+        not among the columns whose effect on the features ComBat keeps.
         """
         if not self.members:
             return self._design(self.features, self.blocks, predicted=predicted, block=block)
@@ -109,8 +110,9 @@ class Plan:
     def design_of_distances(self) -> FeatureDesign:
         """Return a function of training and test rows that gives features for measuring distances.
 
-        Distances are of scans from the training distribution (outlying scans). The features are
-        adjusted as those of a probe; of a run of several encoders, all features are side by side.
+        Distances are of scans from the training distribution (outlying scans). The function returns
+        one matrix for each kind of rows, with sites or covariates taken out as for a probe; of a
+        run of several encoders, all features are side by side.
         """
         return self._design(self.features, self.blocks)
 
@@ -122,7 +124,11 @@ class Plan:
         predicted: str = "",
         block: str = "",
     ) -> FeatureDesign:
-        """Return the `FeatureDesign` of one encoder's features, or of the columns of a `block`."""
+        """Return the `FeatureDesign` of one encoder's `features`, or of one block of their columns.
+
+        `blocks` divides the columns, for instance into a network's features and principal
+        components; `block` is the name of the one to take, "" for all.
+        """
         target = self.target.name
         steps = adjustments(self.table, self.settings, target=target, predicted=predicted)
         if not block:
@@ -136,10 +142,11 @@ class Plan:
 
     @property
     def own_blocks(self) -> tuple[Block, ...]:
-        """Two `Block` entries, the columns of an encoder's network and of its principal components.
+        """Columns of an encoder's network and of its principal components, as a pair of `Block`.
 
-        The pair is empty for an encoder without components, and for joined encoders. With several
-        encoders of a run it is that of the first encoder, and empty unless every encoder has both.
+        A `Block` has the name and number of columns. The tuple is empty for an encoder without
+        principal components, and for joined encoders. With several encoders of a run it is that of
+        the first encoder, and empty unless every encoder has network and components.
         """
         of_members = list(map(attrgetter("blocks"), self.members)) or [self.blocks]
         if all(map(has_own_blocks, of_members)):
@@ -183,7 +190,7 @@ class Plan:
 
     @property
     def context(self) -> FitContext:
-        """Subjects, sites, settings and seed by which the models are fitted."""
+        """Subject and site of each scan, settings and seed, which every fit of a model gets."""
         return FitContext(self.subjects, self.settings, self.settings.seed, self.sites)
 
     def describe(self, model: Model) -> EstimatorSection:
@@ -197,7 +204,10 @@ class Plan:
 
     @property
     def estimators(self) -> dict[str, EstimatorSection]:
-        """Name of a model → description of its estimator, as in ``evaluation.json``."""
+        """Name of each of the plan's models → the section that describes its estimator.
+
+        Sections are as in ``evaluation.json``: the estimator's name, expression and penalty.
+        """
         described = {}
         for model in self.models:
             described[model.name] = self.describe(model)
@@ -241,7 +251,7 @@ class Plan:
 
     @property
     def n_features(self) -> int:
-        """Number of features that the embedding's model reads, of all encoders together."""
+        """Number of features that the probe on the embedding reads, of all encoders together."""
         embedding = self.models[0]
         if isinstance(embedding, GivenModel):
             return embedding.n_features
@@ -272,17 +282,20 @@ class Plan:
 
     @property
     def probe(self) -> EstimatorSection:
-        """The section ``probe`` of `evaluation.json`: the estimator of the embedding's model."""
+        """Section ``probe`` of ``evaluation.json``: a description of the embedding's estimator."""
         return self.describe(self.models[0])
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the embedding's model is not written to a file; None if a file is written."""
+        """Reason why the embedding's probe is not written to a file; None if a file is written."""
         return self.models[0].why_not_stored(self.settings)
 
     @property
     def final_seed(self) -> int:
-        """Seed of the probe fitted to all scans; if a column names test rows, the split's seed."""
+        """Seed of the probe that is written to a file.
+
+        If a column names the test rows, it is the seed of the one split.
+        """
         seed = self.settings.seed
         if self.fixed:
             return split_seed(seed, self.splits[0])
@@ -290,12 +303,15 @@ class Plan:
 
     @property
     def fixed(self) -> bool:
-        """Whether a column tells rows to fit from rows to test: the fixed design."""
+        """Whether the setting ``split_column`` names a column that marks the test rows."""
         return self.settings.split_column is not None
 
     @property
     def fitted_rows(self) -> npt.NDArray[np.intp]:
-        """Rows that the stored probe is fitted to: all except the test rows that a column names."""
+        """Positions in `table` of the scans that the stored probe is fitted to.
+
+        If a column names the test rows, the test rows are left out.
+        """
         if self.fixed:
             return self.splits[0].train
         return np.arange(len(self.table))

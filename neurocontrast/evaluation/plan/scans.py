@@ -43,7 +43,10 @@ class Scans:
 def choose_scans(
     table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings
 ) -> Scans:
-    """Return the scans of a table that the settings select and that have a target."""
+    """Return the scans of a table that the settings select and that have a target, as `Scans`.
+
+    The result also tells which scans are left out, by reason.
+    """
     tidy = tidy_table(table)
     check_rows(tidy, features)
     selected = matching_rows(tidy, settings.where, place="where")
@@ -74,8 +77,9 @@ def tabulate_flow(
 ) -> pd.DataFrame:
     """Return a table of the steps by which scans came into the evaluation, or were left out.
 
-    Columns are ``step``, ``n_scans``, ``n_subjects`` and ``reason``. The steps before the
-    embeddings are from `info`; `why_untested` is the reason for scans that no fold tests.
+    Columns are ``step``, ``n_scans``, ``n_subjects`` and ``reason``. A step that leaves scans out
+    counts the scans left out. Steps before the scans were embedded are from `info`; `why_untested`
+    is the reason for scans that no fold tests.
     """
     tested = np.zeros(len(scans.embedded), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True

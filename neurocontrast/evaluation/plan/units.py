@@ -36,10 +36,11 @@ class Units:
 
 
 def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
-    """Return the subjects or sites that a bootstrap resamples: as `asked`.
+    """Return the subject or site of each scan, by which a bootstrap resamples scans, as `Units`.
 
-    With ``auto`` sites are resampled if there are `ENOUGH_SITES`, every scan has one, and the site
-    is not the target. Sites that share a subject form one unit.
+    `asked` is ``subject``, ``site`` or ``auto``. With ``auto``, sites are resampled if there are
+    `ENOUGH_SITES`, every scan has one, and the site is not the target. If sites are resampled,
+    sites that share a subject form one unit.
     """
     by_subject = Units("subject", subjects)
     by_site = Units("site", _linked_sites(sites, subjects))
@@ -71,7 +72,10 @@ def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> U
 
 
 def _linked_sites(sites: Texts, subjects: Texts) -> Texts:
-    """Return a number for each scan, the same for scans of sites that share a subject."""
+    """Return a number for each scan, the same for scans of sites that subjects link.
+
+    Two sites that share a subject are linked, and so are sites that are linked to the same site.
+    """
     places = pd.factorize(sites)[0]
     owners = pd.factorize(subjects)[0]
     return number_connected(places, owners)[places].astype(object)

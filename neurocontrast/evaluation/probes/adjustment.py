@@ -36,9 +36,11 @@ OPTIONAL = ("tiv",)
 def adjustments(
     table: pd.DataFrame, settings: EvaluationSettings, *, target: str, predicted: str = ""
 ) -> tuple[SideColumnTransformer, ...]:
-    """Return the transformers of features, ComBat and residuals, that the settings ask for.
+    """Return the transformers of features that the settings ask for: ComBat, then `Residualiser`.
 
-    ComBat does not preserve the target, nor a column that is `predicted` in place of the target.
+    ComBat takes out sites, `Residualiser` the linear effect of covariates. The target is never
+    among the covariates whose effect ComBat keeps, nor is a column that is `predicted` in place of
+    the target.
     """
     steps: list[SideColumnTransformer] = []
     if settings.harmonise == "combat":
@@ -54,7 +56,11 @@ def adjustments(
 def kept_columns(
     table: pd.DataFrame, settings: EvaluationSettings, *, target: str
 ) -> tuple[str, ...]:
-    """Return the covariates whose effect ComBat keeps: columns that vary, never the target."""
+    """Return the names of the covariates whose effect on the features ComBat keeps.
+
+    They are the columns of the setting `harmonise_preserve` that `choose_covariates` finds usable,
+    never the target or the site. The tuple is empty with ``harmonise=none``.
+    """
     if settings.harmonise == "none":
         return ()
     return choose_covariates(
@@ -106,7 +112,7 @@ def _tells_people(table: pd.DataFrame, name: str) -> bool:
 def check_adjustment(
     table: pd.DataFrame, settings: EvaluationSettings, splits: Sequence[Split], *, target: str
 ) -> None:
-    """Refuse adjustments that lack a site or column, or that take out the target itself.
+    """Refuse adjustments for which a table lacks sites or columns, or that take out the target.
 
     Adjustments are the settings `harmonise` and `residualise`. They are refused with an external
     test set too, and if they need a site that is held out.
@@ -141,9 +147,10 @@ def check_adjustment(
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
-    """Refuse an absent covariate, or text with more different values than half of the subjects.
+    """Refuse a covariate that the table lacks, and text with very many different values.
 
-    `option` is the setting that names the column `name`.
+    Very many are more than half the number of subjects. `name` is the covariate, and `option` the
+    setting that names it.
     """
     if name in IDENTIFIERS or name not in table:
         choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
@@ -204,7 +211,8 @@ def look_at_inner_folds(
 ) -> list[Notice]:
     """Warn of training folds with too few sites or subjects for inner folds that leave sites out.
 
-    No warning is given where the settings ask for stratified inner folds.
+    The warning is returned in a list, which is empty if all training folds have enough, or if the
+    settings ask for stratified inner folds.
     """
     if settings.inner_splits == "stratified":
         return []

@@ -43,7 +43,7 @@ class WeighableRows(Protocol):
 class BlockColumns:
     """Standardised columns of each block of features, one matrix a block.
 
-    Used where there are at most as many columns as training rows.
+    Used where all blocks together have at most as many columns as there are training rows.
     """
 
     train: Sequence[Floats]
@@ -52,8 +52,8 @@ class BlockColumns:
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
         """Return training and test rows as two matrices, all blocks side by side.
 
-        The columns of each block are divided by its number in `divisors`; a block divided by
-        infinity is left out.
+        `divisors` has a number for each block, by which the block's columns are divided; a block
+        divided by infinity is left out.
         """
         train = []
         test = []
@@ -68,7 +68,7 @@ class BlockColumns:
 class BlockProducts:
     """Inner products of rows with the training rows, for each block of features by itself.
 
-    Used where features outnumber the training rows. Inner products are enough for
+    Used where the features of all blocks outnumber the training rows. Inner products are enough for
     principal axes: if blocks are scaled, the inner products of all features are weighted sums of
     the inner products of the blocks.
     """
@@ -77,9 +77,10 @@ class BlockProducts:
     test: Sequence[Floats]
 
     def divided(self, divisors: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return training and test rows as coordinates on the training rows' principal axes.
+        """Return training and test rows as two matrices of coordinates on principal axes.
 
-        The features of each block are first divided by the block's number in `divisors`.
+        The axes are those of the training rows. `divisors` has a number for each block, by which
+        the block's features are first divided.
         """
         train = np.zeros_like(self.train[0])
         test = np.zeros_like(self.test[0])
@@ -105,9 +106,10 @@ class StandardisedBlocks:
     def weighed(self, design: Design) -> tuple[Floats, Floats]:
         """Return training and test rows as two matrices, each block scaled to its weight.
 
-        `design` has the weights. The result is that of `standardised`, without standardising anew:
-        features, or, if features outnumber the training rows, coordinates on the training rows'
-        principal axes. Axes may point in the opposite direction to those of `standardised`.
+        `design` has the weights. The matrices are those that `standardised` returns for `design`,
+        but are made from `rows`, which are standardised already: features, or, if features
+        outnumber the training rows, coordinates on the training rows' principal axes. An axis may
+        have the opposite sign.
         """
         scaler = scaler_of(design, n_columns=self.n_columns)
         assert isinstance(scaler, BlockScaler)
@@ -115,9 +117,10 @@ class StandardisedBlocks:
 
 
 def standardised_blocks(design: Design, train: Rows, test: Rows) -> StandardisedBlocks:
-    """Standardise the features that `design` returns, and divide their columns into blocks.
+    """Standardise the features that `design` returns of rows, and split their columns into blocks.
 
-    Means and standard deviations are of the rows `train`.
+    `design` is a function of `train` and `test`. Means and standard deviations are of the rows
+    `train`. In the result, blocks are not yet scaled to their weights.
     """
     x_train, x_test = design(train, test)
     n_rows, n_columns = x_train.shape

@@ -47,7 +47,7 @@ class Block(NamedTuple):
     """Group of neighbouring columns of an embedding, by name, number of columns and encoder.
 
     The columns are those of one of several joined encoders, of an encoder's network, or of the
-    principal components that an encoder keeps beside its network.
+    principal components that an encoder returns besides its network's features.
     """
 
     name: str
@@ -57,13 +57,14 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FeatureDesign:
-    """Features of the embedding, with sites or covariates taken out as estimated on training rows.
+    """Function that gives features of the embedding, with sites or covariates taken out of them.
 
-    `steps` are transformers such as ComBat, which learn from features and covariates, not from
-    labels, and are fitted anew to the training rows of every fold and inner fold. `blocks` divide
-    the columns by encoder, or into a network's features and principal components; empty for
-    features of a network alone. With `single`, matrices are in single precision. `weight` is the
-    share of the network's block in the total variance.
+    Sites and covariates are taken out as estimated on the training rows. `steps` are transformers
+    such as ComBat, which learn from features and covariates, not from labels, and are fitted anew
+    to the training rows of every fold and inner fold. `blocks` divide the columns by encoder, or
+    into a network's features and principal components; empty for features of a network alone. With
+    `single`, matrices are in single precision. `weight` is the share that the network's block gets
+    of the total variance when the matrices are standardised; the components get the rest.
     """
 
     features: npt.NDArray[np.floating]
@@ -75,7 +76,7 @@ class FeatureDesign:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of columns of each block; empty where columns are not divided."""
+        """Number of columns of each of `blocks`; empty for features of a network alone."""
         return tuple(map(attrgetter("n_features"), self.blocks))
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
@@ -99,7 +100,7 @@ class FeatureDesign:
 
 @dataclass(frozen=True, eq=False)
 class PairDesign:
-    """Features that no encoder makes, such as regional measures, and the embedding side by side.
+    """Function that gives features of no encoder, such as regional measures, and of the embedding.
 
     `first` gives the features that no encoder makes, and `embedding` those of the embedding.
     `weight` is the share of the features of `first` in the total variance.
@@ -207,7 +208,8 @@ class BlockScaler(StandardScaler):
 def count_varying(variances: Floats, sizes: Sequence[int]) -> list[int]:
     """Return, for each block of columns, the number of features whose variance is above 0.
 
-    `sizes` are the numbers of columns of the blocks.
+    `variances` has the variance of each column, and `sizes` are the numbers of columns of the
+    blocks.
     """
     starts = np.cumsum([0, *sizes[:-1]])
     return np.add.reduceat(variances > 0, starts, dtype=int).tolist()
@@ -250,9 +252,9 @@ def scaler_of(design: Design, *, n_columns: int | None = None) -> StandardScaler
 def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
     """Return the scaler of a `PairDesign`: features such as regional measures, and the embedding.
 
-    The first features get the share `weight` of the total variance, the design's own or 0.5. The
-    embedding gets 1 − `weight`, in equal parts for its blocks of columns. Without `n_columns`, the
-    number of all columns, the scaler has no sizes and cannot be fitted.
+    The first features get the share `design.weight` of the total variance, or 0.5 if that is None.
+    The embedding gets the rest, in equal parts for its blocks of columns. Without `n_columns`, the
+    number of all columns, the scaler does not know the sizes of the blocks and cannot be fitted.
     """
     n_own = design.embedding.features.shape[1]
     sizes = design.embedding.sizes or (n_own,)
@@ -267,7 +269,11 @@ def _scaler_of_pair(design: PairDesign, n_columns: int | None) -> BlockScaler:
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Find the thread pools of loaded libraries once; the search takes longer than a small fit."""
+    """Return a controller of the thread pools of loaded libraries, searched once a process.
+
+    The first call searches, which takes longer than a small fit; later calls return the same
+    object.
+    """
     return ThreadpoolController()
 
 
@@ -283,10 +289,10 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
     """Return the groups of an embedding's columns, each by name, number of columns and encoder.
 
     If embeddings of several encoders were joined into one table, to which one probe is fitted,
-    there is a block for each encoder. If an encoder keeps principal components beside its network,
-    there are two blocks. Empty for a network alone, and for a run of several encoders with a probe
-    each, which `members_of` returns. `info` describes the embedding, and `n_features` is the number
-    of its columns.
+    there is a block for each encoder. If an encoder keeps principal components besides its
+    network's features, there are two blocks. Empty for features of a network alone, and for a run
+    whose several encoders get a probe each: `members_of` lists such encoders. `info` describes the
+    embedding, and `n_features` is the number of its columns.
     """
     if info.run.members:
         return ()
@@ -308,10 +314,10 @@ def blocks_of(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
 def own_blocks(info: EmbeddingsInfo, n_features: int) -> tuple[Block, ...]:
     """Return two `Block` entries: the columns of a network, and of principal components.
 
-    Some encoders keep principal components of the scans as features beside those of their network,
-    whose columns come first; for other encoders the tuple is empty. A `Block` has a name
-    (``network`` or ``components``), a number of columns, and the encoder's digest. `info` describes
-    the embedding, and `n_features` is the number of its columns.
+    Some encoders return principal components of the scans after their network's features; for other
+    encoders the tuple is empty. A `Block` has a name (``network`` or ``components``), a number of
+    columns, and the encoder's digest. `info` describes the embedding, and `n_features` is the
+    number of its columns.
     """
     beside = info.run.beside
     if beside is None or not info.of_network:
@@ -333,7 +339,10 @@ def is_joined(blocks: Sequence[Block]) -> bool:
 
 
 def has_own_blocks(blocks: Sequence[Block]) -> bool:
-    """Tell whether blocks of columns are a network and principal components of one encoder."""
+    """Tell whether two blocks hold the features of one encoder's network and of its components.
+
+    Components are principal components. Blocks of several joined encoders give False.
+    """
     return len(blocks) == 2 and not is_joined(blocks)
 
 
@@ -385,8 +394,9 @@ class Matrices(NamedTuple):
 def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
     """Standardise features of training and test rows by the training rows' means and deviations.
 
-    `design` gives the features of the rows. With more features than training rows, features are
-    projected onto the training rows' principal axes: the same fit of smaller matrices.
+    Returned are two matrices, the fitted scaler and axes, as `Matrices`. `design` gives the
+    features of the rows. With more features than training rows, features are projected onto the
+    training rows' principal axes: a linear probe fits the same to the smaller matrices.
     """
     x_train, x_test = design(train, test)
     scaler = scaler_of(design, n_columns=x_train.shape[1]).set_params(copy=False)

@@ -147,7 +147,8 @@ def import_estimator(path: str) -> BaseEstimator:
 def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
     """Return a fresh estimator made from an instance, a class, or a function without arguments.
 
-    `source` names the `maker` in messages.
+    The instance, class or function is `maker`; `source` is the name to show for it in messages,
+    such as its import path.
     """
     try:
         estimator = maker
@@ -174,7 +175,11 @@ def as_estimator(maker: Any, *, source: str = "estimator") -> BaseEstimator:
 
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
-    """Refuse a regressor for classes, and a classifier for numbers or that cannot rank scans."""
+    """Refuse a user's estimator that does not fit the target, such as a regressor for classes.
+
+    Refused too are a classifier for numbers, a classifier with neither probabilities nor decision
+    values to rank scans by, and, with decision values alone, a `threshold` other than ``half``.
+    """
     name = describe_own(estimator)[0]
     continuous = target.kind == "continuous"
     try:
@@ -211,7 +216,10 @@ def gives_probabilities(estimator: BaseEstimator) -> bool:
 
 
 def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
-    """Return an estimator's short name (of a pipeline, the steps' names), and repr on one line."""
+    """Return two texts: the short name of an estimator, and its ``repr`` on one line.
+
+    The short name is that of the class, or for a pipeline the names of the steps.
+    """
     steps = [estimator]
     if isinstance(estimator, Pipeline):
         steps = [step for _, step in estimator.steps]

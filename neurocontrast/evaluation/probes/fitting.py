@@ -47,8 +47,9 @@ class Prediction:
     chosen: bool = True
     """False where the strength is the middle of the grid, since no inner fold could be made."""
     weight: float | None = None
-    """Share of the first of two blocks of features, such as a network's features beside linear
-    components, in the total variance, chosen with the strength; None without such blocks."""
+    """Share of the first of two blocks of features in the total variance, chosen with the strength;
+    None without two blocks. The first block may be a network's features, the second principal
+    components."""
     members: tuple[Prediction, ...] = ()
     """Predictions by each encoder of a run, of which this is the mean; empty for one encoder."""
 
@@ -232,7 +233,7 @@ def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
 
     `model` is a fitted estimator, and `x` has the features of the test rows. `own` is the name of
     the user's estimator, whose exceptions become an `EstimatorError`. For a built-in probe `own` is
-    "", and exceptions are raised unchanged, as mistakes in code.
+    "", and exceptions are raised unchanged: they would be errors in this package.
     """
     try:
         outputs = _outputs(model, target, x)
@@ -251,7 +252,11 @@ def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
 
 
 def _outputs(model: Any, target: Target, x: Floats) -> Floats:
-    """Return numbers, probabilities or decision values that an estimator predicts of rows `x`."""
+    """Return the estimator's predictions for rows `x`, as the estimator's own method returns them.
+
+    The method is ``predict`` for a continuous target; for classes ``predict_proba``, or without it
+    ``decision_function``.
+    """
     if target.kind == "continuous":
         return np.asarray(model.predict(x), dtype=float)
     if gives_probabilities(model):
@@ -262,10 +267,10 @@ def _outputs(model: Any, target: Target, x: Floats) -> Floats:
 
 
 def _by_class(model: Any, target: Target, outputs: Floats, *, own: str) -> Floats:
-    """Return an estimator's outputs as scores in the order of the target's classes.
+    """Return an estimator's `outputs` as scores in the order of the target's classes.
 
-    Of two classes, only the positive one's scores (n,) are returned. A class that training lacked
-    gets probability 0, or the lowest decision value.
+    Of two classes, only the scores (n,) of the positive one are returned. A class that training
+    lacked gets probability 0, or the lowest decision value.
     """
     if outputs.ndim == 1:
         if target.kind == "binary":
@@ -286,7 +291,7 @@ def _by_class(model: Any, target: Target, outputs: Floats, *, own: str) -> Float
 
 
 def constant_prediction(target: Target, train: Rows, n_test: int) -> Prediction:
-    """Return the median, or the shares of the classes, of the training rows for every test row."""
+    """Return a `Prediction` of `n_test` rows: the training rows' median, or their class shares."""
     if target.kind == "continuous":
         median = np.median(target.values[train].astype(float))
         return Prediction(np.full(n_test, median), np.zeros(n_test, dtype=np.int64))

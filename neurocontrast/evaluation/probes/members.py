@@ -1,6 +1,7 @@
-"""Divide the features of a run's encoders (members): a matrix for each encoder, never joined.
+"""Divide the features of a run's encoders (members): a function for each encoder, never joined.
 
-A design is a function of training and test rows that returns the two matrices of features.
+The function, called a design, takes training and test rows, and returns two matrices: features of
+the training rows, and of the test rows.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Member(NamedTuple):
     def blocks(self) -> tuple[Block, ...]:
         """Two `Block` entries: columns of the network, and of principal components.
 
-        Empty for an encoder that keeps no principal components beside its network.
+        Empty for an encoder without principal components.
         """
         if not self.n_components:
             return ()
@@ -45,8 +46,9 @@ class Member(NamedTuple):
 class MemberDesign:
     """A design for each encoder of a run: a probe is fitted to each, and predictions are averaged.
 
-    A design is a function of training and test rows that returns their features as two matrices.
-    This class is no `Design`: nothing is ever fitted to the columns of several encoders together.
+    A design is a function of training and test rows that returns the features of both kinds of rows
+    as two matrices. This class is no `Design`: nothing is ever fitted to the columns of several
+    encoders together.
     """
 
     designs: tuple[Design, ...]
@@ -61,10 +63,11 @@ Designs = Design | MemberDesign
 
 
 def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
-    """Return the changed design of one encoder, or a `MemberDesign` with that of each encoder.
+    """Return `design` changed by the function `change`, for each encoder of a run.
 
-    `design` gives the features of training and test rows. For a run of several encoders it holds a
-    design for each, and `change` is applied to each of them; for one encoder, to `design` itself.
+    `design` gives the features of training and test rows. For a run of several encoders it is a
+    `MemberDesign`, which holds a design for each, and `change` is applied to each of them; for one
+    encoder, to `design` itself.
     """
     if isinstance(design, MemberDesign):
         return design.map(change)
@@ -74,7 +77,7 @@ def map_design(design: Designs, change: Callable[[Design], Design]) -> Designs:
 def designs_of(design: Designs) -> tuple[Design, ...]:
     """Return a tuple of designs, one for each encoder of a run, or the design of the one encoder.
 
-    A design is a function of training and test rows that returns their features as two matrices.
+    A design is a function of training and test rows that returns two matrices of features.
     """
     if isinstance(design, MemberDesign):
         return design.designs
@@ -90,7 +93,11 @@ def first_design(design: Designs) -> Design:
 
 
 def members_of(info: EmbeddingsInfo, n_features: int) -> tuple[Member, ...]:
-    """Return the encoders of a run in the order of their columns; empty for one encoder."""
+    """Return name, digest and number of columns of each encoder of a run, as `Member` entries.
+
+    The entries are in the order of the encoders' columns in the embeddings table; empty if the run
+    has one encoder. `info` describes the embedding, and `n_features` is the number of its columns.
+    """
     if not info.run.members:
         return ()
     members = []
@@ -140,7 +147,7 @@ def check_same_members(
 
 
 def _count_members(members: Sequence[Member]) -> str:
-    """Describe encoders of a run by their number and digests, for a message."""
+    """Describe encoders of a run, for a message: how many, and the digest of each."""
     if not members:
         return "one encoder"
     digests = ", ".join(map("{0.encoder:.12}…".format, members))

@@ -104,7 +104,11 @@ class Losses:
             self._models.append(model)
 
     def __getitem__(self, index: int) -> float:
-        """Return the mean loss of the penalty at a position of the grid."""
+        """Return the mean loss over inner folds of probes fitted with the penalty at index `index`.
+
+        The index is that in `Search.grid`. The loss is that of the rows that a probe was not fitted
+        on.
+        """
         if index not in self._of:
             strength = {self.search.probe.strength: self.search.grid[index]}
             losses = []
@@ -115,9 +119,10 @@ class Losses:
         return self._of[index]
 
     def lowest(self) -> int:
-        """Return the grid position of the penalty with the least loss, the first of equals.
+        """Return the index in `Search.grid` of the penalty with the least loss; the first if equal.
 
-        The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
+        Penalties are tried in the order of the grid, the strongest first. For a probe that
+        `gives_up`, penalties after `N_RISES` rises of the loss in a row are not tried.
         """
         losses: list[float] = []
         for index in range(len(self.search.grid)):
@@ -129,7 +134,7 @@ class Losses:
         return int(np.argmin(losses))
 
     def lowest_near(self, start: int) -> int:
-        """Move along the grid from `start` as long as the loss falls, and return the last position.
+        """Move along the grid from index `start` as long as the loss falls; return the last index.
 
         Stronger penalties are tried first, and taken where the loss is the same.
         """
@@ -148,10 +153,11 @@ class Losses:
 
 
 def choose_strength(search: Search, design: Design, pairs: Pairs, values: Labels) -> Choice:
-    """Return the penalty, and the width of a kernel, with the least mean loss on inner folds.
+    """Choose the penalty, and the width of a kernel, with the least mean loss on inner folds.
 
-    `design` gives the features of the rows, `pairs` are the inner folds, and `values` has the
-    target of all rows. The result is a `Choice` without a weight of blocks.
+    Returned is a `Choice`, whose field `weight` is None. `design` gives the features of the rows,
+    `pairs` are the inner folds, and `values` has the target of all rows. The loss is that of the
+    probe that `search` describes.
     """
     matrices = []
     for fit, tried in pairs:
@@ -210,10 +216,10 @@ def _inner_folds(
     *,
     width: float | None,
 ) -> list[InnerFold]:
-    """Return features and labels of the inner folds, with features expanded by a kernel.
+    """Return an `InnerFold` for each of `pairs`: features and labels of rows to fit, and to try.
 
-    `matrices` has the features of each inner fold in `pairs`, and `values` the target of all rows.
-    Without a `width`, features are not expanded.
+    `matrices` has the features of both kinds of rows for each pair, and `values` the target of all
+    rows. Features are expanded by a kernel of width `width`; None: not expanded.
     """
     folds = []
     for (train, test), (fit, tried) in zip(matrices, pairs, strict=True):

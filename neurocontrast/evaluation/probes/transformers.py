@@ -61,7 +61,7 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         return tuple(columns)
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
-        """Learn from training rows how features (n, p) depend on `side`, a table beside them.
+        """Learn from training rows how features (n, p) depend on the columns of the table `side`.
 
         `side` has the site, or covariates such as age, of each row. Estimates are stored in
         attributes of the transformer.
@@ -79,17 +79,17 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         """Learn how features depend on the site or covariates; return the transformer.
 
         `X` is a DataFrame or array whose columns are the features, and the site or covariates that
-        parameters name.
+        the transformer's parameters name.
         """
         self._check_parameters()
         self.estimate(*self._read(X, reset=True))
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Return features (n, p) with the effects that `fit` has learned taken out.
+        """Return features (n, p) without the effects of site or covariates that `fit` has learned.
 
-        `X` has the columns that it had in `fit`; the columns of site and covariates, which
-        parameters name, are not in the result.
+        `X` has the columns that it had in `fit`. The result lacks the columns of site and
+        covariates, which the transformer's parameters name.
         """
         check_is_fitted(self, "n_features_in_")
         return self.adjust(*self._read(X, reset=False))
@@ -106,7 +106,8 @@ class SideColumnTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     ) -> Floats:
         """Return the covariates `columns` of the table `side` as a matrix of numbers.
 
-        The encoder is `encoder_`; with `fit`, it is first made and fitted to these columns.
+        The numbers are made by the attribute `encoder_`, which turns categories into columns; with
+        `fit`, it is first made, and fitted to these covariates.
         """
         chosen = side[list(map(str, columns))]
         if fit:
@@ -302,8 +303,8 @@ class ComBat(SideColumnTransformer):
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Estimate each site's shift and spread of the features `x`, and store them as attributes.
 
-        Within a site, the shifts of all features are shrunk towards their mean over the features,
-        and so are the spreads (empirical Bayes).
+        Within a site, the shifts of all features are shrunk towards the mean shift over the
+        features, and the spreads towards the mean spread (empirical Bayes).
         """
         if self.site is None:
             return
@@ -398,7 +399,11 @@ class ComBat(SideColumnTransformer):
 def _describe_unlearned(
     sites: npt.NDArray[np.str_], unknown: Sequence[str], learned: Sequence[str]
 ) -> str:
-    """Return a sentence: sites that ComBat has not learned, with row counts, and learned sites."""
+    """Return a sentence that names sites that ComBat has not learned, and the learned sites.
+
+    Several unlearned sites are shown with the number of rows of each: `sites` has the site of every
+    row to harmonise.
+    """
     subject = f"site '{unknown[0]}' has"
     if len(unknown) > 1:
         counts = [f"'{site}' ({np.count_nonzero(sites == site)} rows)" for site in unknown]

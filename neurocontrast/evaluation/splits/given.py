@@ -38,9 +38,9 @@ _NEVER_TESTED = -1
 def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     """Tabulate the fold that tests each scan in each repeat, and the site that the fold holds out.
 
-    The table has a row for each repeat and scan. The fold is empty for a scan that is only trained
-    on. If a column names the test rows, the column ``split`` names the scan's part: train,
-    validation or test.
+    `table` has the scans. The result has a row for each repeat and scan. The fold is empty for a
+    scan that is only trained on. If a column names the test rows, the column ``split`` names the
+    scan's part: train, validation or test.
     """
     repeats = []
     for repeat in sorted({split.repeat for split in splits}):
@@ -81,9 +81,10 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
-    """Return the splits of a split file `frame` for the scans of `table`, by repeat and fold.
+    """Return the splits of a split file for the scans of `table`, in order of repeat and fold.
 
-    If every fold tests all scans of one site, each split names the site as held out.
+    `frame` is the table that `read_split_file` returns. If every fold tests all scans of one site,
+    each split names the site as held out.
     """
     folds_of = []
     for repeat in range(frame["repeat"].max() + 1):
@@ -399,7 +400,7 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
 
 
 def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
-    """Yield warnings of classes without a test row, and of a split without validation rows."""
+    """Yield warnings of classes without a test row, and of a split without any validation row."""
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:
@@ -415,7 +416,8 @@ def look_at_twins(
 
     A copy has equal features to the last bit, or shares a digest in `contents`, which has the
     digests of each row's scan. The number and a list of warnings are returned. Copies are not
-    refused: official sets hold some images twice, and every published figure has them.
+    refused: official sets hold some images twice, and results published on such a set include the
+    copies.
     """
     codes = scan_codes(features, contents)
     n = int(np.isin(codes[split.test], codes[split.train]).sum())

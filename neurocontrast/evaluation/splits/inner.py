@@ -41,12 +41,13 @@ def penalty_folds(
     sites: Texts | None = None,
     validation: Rows | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Return pairs of parts of `train`: rows to fit, and rows to try a penalty on.
+    """Return pairs of parts of `train`, as positions: rows to fit, and rows to try a penalty on.
 
-    The pairs are inner folds, or, if `validation` holds rows, the one pair of all other rows and
-    `validation`. If `validation` is empty, a fifth of `train` takes its place; None: inner folds.
-    For a large table only the first inner fold is returned, unless inner folds leave sites out: a
-    single fold would tell of the sites in that fold only.
+    If `validation` holds rows, there is one pair: all other rows of `train`, and `validation`. If
+    it is empty, there is at most one pair, whose rows to try are about a fifth of `train`. If it is
+    None, the pairs are inner folds. For a large table only the first inner fold is returned, but
+    all of them if inner folds leave sites out: a single fold would tell of the sites in that fold
+    only.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
@@ -135,11 +136,12 @@ def inner_folds(
 def site_inner_folds(
     target: Target, train: Rows, subjects: Texts, sites: Texts
 ) -> list[tuple[Rows, Rows]]:
-    """Return inner folds of `train` that each try the penalty on sites that are not fitted.
+    """Return inner folds of `train` that each try the penalty on sites without scans to fit.
 
-    A fold is a pair: rows to fit, and rows to try. A subject who was scanned at a left-out site is
-    not fitted, at other sites either. The list is empty if fewer than `MIN_INNER_SITES` folds have
-    all classes to fit on, and enough subjects to try the penalty on.
+    A fold is a pair: rows to fit, and rows to try. A subject who was scanned at a site to try is
+    not among the rows to fit, and the subject's scans at other sites are in neither part. The list
+    is empty if fewer than `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects
+    to try the penalty on.
     """
     places = sites[train].astype(str)
     owners = subjects[train].astype(str)

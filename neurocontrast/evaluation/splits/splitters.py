@@ -211,7 +211,8 @@ def stratified(
 ) -> list[Split]:
     """Return the splits of `SiteStratifiedGroupKFold`, each with its repeat and fold number.
 
-    Where the site is the target, sites do not stratify.
+    `sites` and `subjects` have an entry for each scan. Where the site is the target, sites do not
+    stratify.
     """
     if target.name == "site":
         sites = np.full(np.shape(sites), NO_SITE, dtype=object)
@@ -232,7 +233,7 @@ def leave_site_out(
 ) -> list[Split]:
     """Return the numbered splits of `LeaveSiteOut`, each with its held-out site.
 
-    `names` are of the scans, for messages.
+    `sites` and `subjects` have an entry for each scan; `names` are the scans' names for messages.
     """
     places = np.array(sites, dtype=object)
     unknown = np.flatnonzero(places == NO_SITE)
@@ -263,10 +264,10 @@ def leave_site_out(
 
 
 def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
-    """Return each subject's fold: subjects, sorted by `keys`, are put into folds in turn.
+    """Return the fold of each subject: subjects, sorted by `keys`, are put into folds in turn.
 
     A key has a value for each subject, such as the class; the first key counts most. Subjects with
-    equal keys are sorted at random.
+    equal keys are sorted at random. The result is in the order of subjects in the keys.
     """
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
@@ -278,9 +279,10 @@ def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Gen
 def _deal_ordered(
     value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator
 ) -> Rows:
-    """Return each subject's fold: within site, neighbours in value get different folds.
+    """Return the fold of each subject: within site, neighbours in value get different folds.
 
-    `value_of` has each subject's value of the target, and `site_of` the number of the site.
+    `value_of` has each subject's value of the target, and `site_of` a code of the subject's site;
+    the result is in the same order.
     """
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
@@ -293,7 +295,8 @@ def _deal_ordered(
 def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> Floats:
     """Return one value a subject, in sorted order of subjects: the mean, or the rarest value.
 
-    `owners` has the subject of each of `values`; with `average` the mean is taken. A rare class
+    `values` has a value for each scan, and `owners` the scan's subject; with `average` the mean is
+    taken. Of a subject's different values the one is taken that fewest subjects have: a rare class
     that subjects have in addition to a common one, as converters do, is then spread over folds too.
     """
     codes = np.unique(owners, return_inverse=True)[1]
@@ -376,9 +379,9 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
-    """Return the rows of a split's parts by the keys ``train``, ``validation`` and ``test``.
+    """Return ``train``, ``validation`` and ``test`` → positions of the rows of a split's parts.
 
-    ``train`` lacks the rows of ``validation``, which are empty in cross-validation.
+    ``train`` lacks the rows of ``validation``; in cross-validation, ``validation`` has none.
     """
     validation = split.validation
     if validation is None:

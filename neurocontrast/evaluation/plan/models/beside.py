@@ -1,4 +1,4 @@
-"""Model of regional measures and the embedding together, fitted to both side by side.
+"""Model of regional measures and the embedding side by side, in one probe.
 
 It is compared with the model of the measures alone: does the embedding add to the measures?
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def make_regional_beside(plan: Plan) -> ProbeModel | None:
     """Return the model of regional measures and embedding together; None without measures.
 
-    None also if the user gave an estimator, and for an encoder that does not keep principal
-    components of its scans (linear components) as features beside those of its network.
+    None also if the user gave an estimator, and for an encoder that does not return principal
+    components of the scans after the network's features.
     """
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
@@ -35,10 +35,10 @@ def make_beside(plan: Plan, first: ProbeModel) -> ProbeModel | None:
     """Return a built-in probe of the features of the model `first` and of the embedding together.
 
     The probe chooses the share of each of the two groups of features in the total variance. Some
-    encoders keep principal components of the scans, called linear components, as further features
-    beside those of their network; for an encoder that keeps none, and for joined encoders, None is
-    returned. None also if the user gave an estimator, since only built-in probes scale the two
-    groups, and if `first` has no name as a model to compare with (`Model.baseline`).
+    encoders return principal components of the scans after the network's features; for an encoder
+    that returns none, and for joined encoders, None is returned. None also if the user gave an
+    estimator, since only built-in probes scale the two groups, and if `first` has no name as a
+    model to compare with (`Model.baseline`).
     """
     if plan.estimator is not None or first.baseline is None or not plan.own_blocks:
         return None

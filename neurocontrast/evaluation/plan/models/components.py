@@ -1,6 +1,6 @@
-"""Model of the principal components that some encoders keep beside their network.
+"""Model of the principal components that some encoders return besides their network's features.
 
-The features of the network are left out.
+The network's features are left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def make_components(plan: Plan) -> ProbeModel | Notice | None:
     """Return a model of an encoder's principal components alone; None for an encoder without any.
 
-    Some encoders keep principal components of the scans (linear components) as features beside
-    those of their network: the model leaves the network's features out. The model has the plan's
-    estimator and is not fitted yet. If the user's own estimator fails in a trial fit of the
-    components, a warning is returned in place of the model.
+    Some encoders return principal components of the scans after the network's features: the model
+    leaves the network's features out. The model has the plan's estimator and is not fitted yet. If
+    the user's own estimator fails in a trial fit of the components, a warning is returned in place
+    of the model.
     """
     if not plan.own_blocks:
         return None

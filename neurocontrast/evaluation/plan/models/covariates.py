@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates of a table as a matrix of numbers, for a baseline that reads no scan.
+    """Function that gives covariates of a table as numbers, for a baseline that reads no scan.
 
     Categories become columns by `covariate_encoder`, fitted to the training rows. Without any
     covariate the matrix is one constant column, from which a probe learns the average.
@@ -46,7 +46,9 @@ class CovariateDesign:
 def make_baseline(plan: Plan) -> Model:
     """Return a model of the settings' covariates alone, with the embedding's estimator if possible.
 
-    Images without any covariate have the shares of the classes as their baseline.
+    Where the user's estimator cannot fit the covariates, the model has the default probe and a
+    warning. If a column names the test rows, as for sets of natural images, and no covariate can be
+    used, classes are predicted by their shares in training.
     """
     settings = plan.settings
     target = plan.target

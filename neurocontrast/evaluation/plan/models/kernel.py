@@ -26,10 +26,10 @@ OF_KERNEL = "_kernel"
 
 @dataclass(frozen=True)
 class MeasureDesign:
-    """Columns of numbers for a kernel model, missing values filled with the training mean.
+    """Function that gives columns of numbers for a kernel model, without missing values.
 
-    Unlike for linear models, no column marks missing values: such a column would outweigh all other
-    distances.
+    Missing values are filled with the training mean. Unlike for linear models, no column marks
+    missing values: such a column would outweigh all other distances.
     """
 
     table: pd.DataFrame
@@ -43,9 +43,9 @@ class MeasureDesign:
 
 
 def make_kernel(plan: Plan) -> ProbeModel | None:
-    """Return a model with a Gaussian kernel of the plan's regional measures, beside the linear one.
+    """Return a model with a Gaussian kernel of the regional measures that a linear model reads.
 
-    None if the plan has no model of regional measures, and None if the user gave an estimator.
+    None if the plan has no linear model of regional measures, or if the user gave an estimator.
     """
     for model in plan.models:
         if model.name == "regional" and isinstance(model, ProbeModel):
@@ -56,7 +56,8 @@ def make_kernel(plan: Plan) -> ProbeModel | None:
 def make_second(plan: Plan, first: ProbeModel) -> ProbeModel | None:
     """Return a model with a Gaussian kernel of the features that the linear baseline `first` reads.
 
-    None if the user gave an estimator, or if `first.baseline` is None.
+    The model is not fitted yet. None if the user gave an estimator for the plan's models, or if
+    `first.baseline` is None.
     """
     if plan.estimator is not None or first.baseline is None:
         return None

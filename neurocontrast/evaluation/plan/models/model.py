@@ -50,13 +50,14 @@ class Baseline(NamedTuple):
     """Part of the embedding that the model lacks, such as ``the network``; empty for models without
     an encoder."""
     beside: str = ""
-    """Name of the model whose features have the embedding beside them; empty for other models."""
+    """Name of the model whose features this model reads together with the embedding; empty for
+    models that do not read the embedding."""
 
     def describe(self) -> ModelNames:
-        """Return a model's names in the form in which ``evaluation.json`` holds them.
+        """Return the names as an entry of section ``rivals`` of ``evaluation.json``.
 
-        The file's section ``rivals`` lists the models that the embedding is compared with; fields
-        that are empty are left out.
+        The section lists the models that the embedding is compared with. An entry always has `name`
+        and `plural`; `of`, `lacks` and `beside` are left out where empty.
         """
         names = {"name": self.name, "what": self.plural}
         for key in ("of", "lacks", "beside"):
@@ -87,7 +88,7 @@ class Model:
     """Warnings about the model."""
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Fit the model to the training rows of a split only, and predict the split's test rows."""
+        """Fit the model to a split's training rows; return a `Prediction` of the test rows."""
         raise NotImplementedError
 
     def describe(
@@ -95,9 +96,9 @@ class Model:
     ) -> EstimatorSection:
         """Return the section ``probe`` of ``evaluation.json``, which describes the estimator.
 
-        The section holds the estimator's name, an expression (Python, or words), and the name of
-        the penalty's parameter, None without one. `n_train` is the largest number of training rows
-        of a fold.
+        The section holds the estimator's name, the estimator as an expression (in Python, or in
+        words), and the name of the penalty's parameter, None without one. The argument `n_train` is
+        the largest number of training rows of a fold.
         """
         raise NotImplementedError
 
@@ -118,7 +119,7 @@ class ProbeModel(Model):
     estimator: Probe | BaseEstimator | None = None
 
     def predict(self, target: Target, split: Split, context: FitContext) -> Prediction:
-        """Fit the estimator to the training rows of a split, and predict the split's test rows."""
+        """Fit the estimator to a split's training rows; return a `Prediction` of the test rows."""
         return fit_and_predict(self.design, target, split, context, estimator=self.estimator)
 
     def describe(
@@ -155,11 +156,10 @@ class ProbeModel(Model):
         )
 
     def why_not_stored(self, settings: EvaluationSettings) -> str | None:
-        """Return the reason why the fitted estimator is not written to a file, or None.
+        """Return the reason why the fitted estimator is not written to a file; None if a file is.
 
         There are two reasons: the estimator is the user's own, or the features are harmonised or
-        residualised. None is returned for built-in probes of unadjusted features, which are
-        written.
+        residualised. Built-in probes of unadjusted features are written.
         """
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             return (
@@ -193,7 +193,7 @@ class ConstantModel(Model):
         split: Split,
         context: FitContext,  # noqa: ARG002
     ) -> Prediction:
-        """Predict the training rows' median or class shares for every test row of a split."""
+        """Return a `Prediction` of the training rows' median or class shares for every test row."""
         return constant_prediction(target, split.train, len(split.test))
 
     def describe(
@@ -217,9 +217,9 @@ class ConstantModel(Model):
 class GivenModel(Model):
     """A model fitted elsewhere in the same splits, such as a fine-tuned network.
 
-    `predictions` has a prediction for each pair of repeat and fold; `title` names the model and
-    `expression` says in words how the model was trained. If the model averages the predictions of
-    several networks, `n_features` counts the features of all networks together.
+    `predictions` is (repeat, fold) → `Prediction` of the fold's test rows; `title` names the model
+    and `expression` says in words how the model was trained. If the model averages the predictions
+    of several networks, `n_features` counts the features of all networks together.
     """
 
     title: str

@@ -1,7 +1,7 @@
 """Model of the features of an encoder's network alone.
 
-Some encoders keep principal components of the scans beside their network, and return both; the
-model leaves out the components.
+Some encoders return principal components of the scans after the network's features; the model
+leaves out the components.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 def make_network(plan: Plan) -> ProbeModel | Notice | None:
     """Return a model of the network's features alone; None for an encoder without components.
 
-    Some encoders keep principal components of the scans (linear components) as features beside
-    those of their network: the model leaves the components out. Without components, the model would
-    be that of the embedding. The model has the plan's estimator and is not fitted yet. If the
-    user's own estimator fails in a trial fit of the features, a warning is returned in place of the
-    model.
+    Some encoders return principal components of the scans after the network's features: the model
+    leaves the components out. Without components, the model would be that of the embedding. The
+    model has the plan's estimator and is not fitted yet. If the user's own estimator fails in a
+    trial fit of the features, a warning is returned in place of the model.
     """
     if not plan.own_blocks:
         return None

@@ -54,8 +54,9 @@ def why_unfit(plan: Plan, design: Designs, rows: Rows) -> str | None:
 def keep_fitting(plan: Plan, model: ProbeModel) -> ProbeModel | Notice:
     """Return `model`, or a warning if the user's estimator cannot fit the model's features.
 
-    The warning says that the model is left out. The model is not fitted with another estimator than
-    the embedding, since estimators would then be compared, not features.
+    The fit is tried here, on the first split. The warning says that the model is left out. The
+    model does not get another estimator than the embedding has, since estimators would then be
+    compared, not features.
     """
     why = why_unfit(plan, model.design, plan.splits[0].train)
     if why is None or model.baseline is None:

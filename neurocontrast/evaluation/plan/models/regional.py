@@ -38,12 +38,12 @@ def check_regional(table: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def choose_regional(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the table's columns for the model of regional measures.
+    """Return the names of the plan's columns for the model of regional measures.
 
-    If the setting `regional` is given, it names the columns. Without it, an encoder of regional
-    measures, unlike one of scans, has the columns that it reads itself, unless ``voxels=off`` asks
-    for no baseline of the encoder's input. An empty tuple means that there is no such model.
-    Columns in mixed units are refused.
+    If the setting `regional` is given, it names the columns. Without it, an encoder that reads
+    regional measures has the columns that it reads, unless ``voxels=off`` asks for no baseline of
+    the encoder's input; an encoder of scans has none. An empty tuple means that there is no model
+    of regional measures. Columns in mixed units are refused.
     """
     patterns = plan.settings.regional
     preprocessing = plan.info.run.preprocessing
@@ -57,7 +57,7 @@ def choose_regional(plan: Plan) -> tuple[str, ...]:
 
 
 def make_regional(plan: Plan) -> ProbeModel | Notice | None:
-    """Return a model of the regional measures of `choose_regional`; None without any.
+    """Return a model of the columns that `choose_regional` names; None if there are none.
 
     The model has the plan's estimator and is not fitted yet. If the user's own estimator fails in a
     trial fit of the measures, a warning is returned in place of the model.

@@ -27,16 +27,17 @@ _MAX_DENSE = 1000
 
 @dataclass(frozen=True)
 class ComponentsDesign:
-    """Principal components of the scans' voxels, fitted anew on the training rows of each fold.
+    """Function that gives principal components of the scans' voxels, fitted anew in each fold.
 
-    `products` (n, n) are inner products of the voxels of all scans, as `voxel_products` returns.
+    They are fitted on the training rows. `products` (n, n) are inner products of the voxels of all
+    scans, as `voxel_products` returns.
     """
 
     products: Floats
     n_components: int = N_COMPONENTS
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the component scores (n rows, n_components) of training rows and of test rows."""
+        """Return two matrices (n rows, n_components): scores of training rows and of test rows."""
         n_components = min(self.n_components, len(train) - 1)
         solver = (
             "dense" if len(train) <= _MAX_DENSE else "arpack"

@@ -191,7 +191,7 @@ def _digits_of(value: float) -> str:
 class Inspection(NamedTuple):
     """Result of `inspect_cohort`: a cohort with NaN in unreadable cells, and the table's problems.
 
-    `lines` has the line of each row of the cohort in the table's file.
+    `lines` has the line number in the table's file for each row of ``cohort.table``, in order.
     """
 
     cohort: Cohort
@@ -252,7 +252,8 @@ def inspect_cohort(
     """Read a table of scans as `read_cohort` does, but collect wrong cells in place of raising.
 
     The returned `Inspection` has the cohort of all rows, the wrong ones included, the table's
-    problems, and the line of each row. A table without a needed column is still a `DataError`.
+    problems, and the line number of each row. A table without a needed column is still a
+    `DataError`.
     """
     people = read_people(participants, IDENTITY)
     cells = people.cells

@@ -56,11 +56,14 @@ class UnseenLevels:
         return sentences
 
     def listed(self) -> str:
-        """Return the first new levels, each with the names of its first rows, for a message."""
+        """Return text for a message: up to five new levels, each with the names of its first rows.
+
+        New levels are the ones that were not in the training table.
+        """
         return first_names(list(map(self._with_rows, self.rows)), _N_LEVELS)
 
     def _with_rows(self, level: str) -> str:
-        """Return a level with the names of its first rows, for a message."""
+        """Return text for a message: a level, the number of its rows, and up to three names."""
         names = self.rows[level]
         unit = "rows"
         if len(names) == 1:
@@ -75,9 +78,10 @@ def unseen_levels(
     *,
     names: Sequence[object],
 ) -> UnseenLevels:
-    """Find the levels of a column that are not in `learned`, the levels of the training table.
+    """Return, as `UnseenLevels`, the levels of a new table's column that are not in `learned`.
 
-    A missing cell is no level. `names` are the names of the rows in messages.
+    `levels` has the level of each row, None for a missing cell, and `names` the name of each row.
+    `learned` are the levels (distinct values) of the column in the training table.
     """
     rows: dict[str, list[str]] = {}
     for level, name in zip(levels, names, strict=True):
@@ -87,11 +91,11 @@ def unseen_levels(
 
 
 def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]) -> None:
-    """Refuse a column of sexes with some F or M, and other values that could mean F or M too.
+    """Refuse a column of sexes that has F or M in some rows, and unclear values in other rows.
 
-    A value that is not understood, such as ``H``, would be a third sex besides F and M. Words for
-    other sexes are accepted, and so are codes in a column without any F or M. `names` are the
-    names of the rows.
+    An unclear value, such as ``H``, may mean F or M, and would be a third sex besides them. Words
+    for other sexes are accepted, and so are codes in a column without any F or M. `names` are the
+    names of the rows, for the message.
     """
     if not is_of_sex(column):
         return
@@ -176,7 +180,7 @@ def level_column(
 
 
 def _first_of(names: Sequence[str], n_shown: int) -> str:
-    """Return the first `n_shown` names for a message, with "…" if there are more."""
+    """Return the first `n_shown` of `names` as one text, which ends in "…" if there are more."""
     more = ""
     if len(names) > n_shown:
         more = ", …"

@@ -1,4 +1,4 @@
-"""Read tables: text files of people, Excel workbooks and Parquet files."""
+"""Read tables from text files (``.tsv``, ``.csv``), Excel workbooks and Parquet files."""
 
 import csv
 import io
@@ -110,7 +110,7 @@ def _check_header(header: list[str], line: int, problems: Problems) -> None:
 def read_sheet(path: Path) -> pd.DataFrame:
     """Read a text table, an Excel workbook (``.xlsx``) or a ``.parquet`` file as text.
 
-    The result has the columns and cells of `read_text_table`.
+    All cells of the result are text, indexed by line, as in the result of `read_text_table`.
     """
     ending = path.suffix.lower()
     if ending == ".parquet":
@@ -269,7 +269,7 @@ def _unquoted(cell: str) -> str:
 
 
 def _check_separator(source: Path, header: list[str]) -> None:
-    """Refuse a header of one column that seems to be separated by another character."""
+    """Refuse a header read as one column whose text seems to have columns, separated otherwise."""
     if len(header) > 1:
         return
     if "\t" in header[0]:

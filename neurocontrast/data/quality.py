@@ -94,7 +94,7 @@ def _load(scan: ScanFiles, preprocessing: Preprocessing | None) -> MetaTensor:
 
 
 def _doubts_about_masks(image: MetaTensor) -> Iterator[str]:
-    """Yield a warning for each channel with only two intensities, as a mask has."""
+    """Yield a message for each channel of a scan that has only two intensities, as a mask has."""
     for voxels in image.numpy():
         low = voxels.min()
         high = voxels.max()
@@ -103,7 +103,10 @@ def _doubts_about_masks(image: MetaTensor) -> Iterator[str]:
 
 
 def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> str:
-    """Return a message if sform and qform of a scan's files disagree; "" if they agree."""
+    """Return one message on the files of a scan whose sform and qform disagree; "" if none do.
+
+    `headers` has the header of each of `files`.
+    """
     apart = []
     for file, header in zip(files, headers, strict=True):
         if header.disagreement:
@@ -245,11 +248,11 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
 
 
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
-    """Return warnings about scans, from their `findings`, each as one text for all its images.
+    """Return warnings about scans as texts, a single text for all scans with the same warning.
 
-    `findings` are the results of `inspect_scan`, one for each scan. A warning that several images
-    share has their number and the first path. Further warnings name files that are copies of one
-    another, and ``.npy`` arrays among NIfTI images.
+    `findings` are the results of `inspect_scan`, one for each scan. A warning of several scans has
+    the number of scans and the path of the first. The last warnings are on files that are copies of
+    one another, and on ``.npy`` arrays among NIfTI images.
     """
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)

@@ -69,8 +69,8 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
     """Choose scans of brains, and their preprocessing.
 
     The preprocessing has the settings of `neurocontrast.transforms.Preprocessing`.
-    Transforms that lead from the path of a scan to its image can take their place, from Python:
-    ``pretrain(..., transforms=Compose([...]))``.
+    In place of this preprocessing, Python can give transforms that lead from the path of a scan to
+    its image: ``pretrain(..., transforms=Compose([...]))``.
     """
 
     kind: Literal["volumes"] = "volumes"

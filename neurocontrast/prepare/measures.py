@@ -55,7 +55,10 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class _Template:
-    """MNI152 template to measure scans with: masks at 2 and 4 mm, intensities, Fourier spectra."""
+    """MNI152 template to measure scans with: brain masks, and intensities with Fourier spectra.
+
+    `brain` is the mask of the template's brain on the 2 mm grid, and `coarse` on the 4 mm grid.
+    """
 
     brain: Mask
     coarse: Mask
@@ -68,12 +71,13 @@ class _Template:
 def measure_scan(
     path: str, mask_path: str = "", grey_path: str = "", white_path: str = ""
 ) -> Measured:
-    """Measure image quality and position of one skull-stripped scan in MNI space.
+    """Measure image quality and position of one skull-stripped scan in MNI space, as `Measured`.
 
     The arguments are files: the scan, its brain mask, and its maps of grey and of white matter; a
     missing mask or map is "". A ``.npy`` array is taken to span the box of MNI152. Without a mask,
-    voxels that are clearly brighter than the corners of the image are the brain; without maps of
-    grey and white matter, three classes of intensity are taken for the tissues.
+    voxels that are clearly brighter than the corners of the image are the brain. Without maps of
+    grey and white matter, the brain's intensities are divided into three classes, of which the
+    brightest counts as white matter and the middle one as grey matter.
     """
     template = _template()
     brain, inside, focus = _brain_of(path, mask_path)
@@ -266,9 +270,10 @@ def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Doubles:
-    """Correlate each row (n, n_values) with the mean of the rows of other owners (people).
+    """Correlate each row of `values` (n, n_values) with the mean over other people; return (n,).
 
-    Rows are first scaled to length 1, and then averaged over each owner.
+    `owners` is the person of each row. Rows are scaled to mean 0 and length 1, and averaged for
+    each person; the mean is over the averages of all people but the row's own.
     """
     unit = _unit(values)
     sums = np.zeros((int(owners.max()) + 1, unit.shape[1]))
@@ -345,7 +350,10 @@ def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _thumbnail(brain: Floats) -> bytes:
-    """Return three slices of a brain, side by side, as a JPEG file."""
+    """Return the bytes of a JPEG file with a sagittal, a coronal and an axial slice side by side.
+
+    `brain` is the image of a brain on the 2 mm grid `GRID`.
+    """
     inside = brain[brain > 0]
     scale = 1.0
     if inside.size:

@@ -135,10 +135,11 @@ def _record_of(folder: Path, stem: str) -> PreparedScan | None:
 def problem_of_images(
     folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions
 ) -> str:
-    """Return why images in `folder` must not be replaced by a scan's; "" if they may be.
+    """Return why the images of `stem` in `folder` must not be replaced; "" if they may be.
 
-    Images of the same `stem` must not be replaced if they were prepared from another scan, probably
-    of another cohort. Files are read only if the path of the scan has changed.
+    They must not be replaced by images of the scan `path` if their record ``{stem}.json`` says that
+    they were prepared from another scan, probably of another cohort. The scan is read only if
+    `path` differs from the path in the record.
     """
     record = _record_of(folder, stem)
     if record is None or record.input.place == _place_of(path):

@@ -184,10 +184,11 @@ class VolumeCache:
         n_workers: int,
         progress: Progress = SILENT,
     ) -> list[str]:
-        """Return for each scan the digests of its files' voxels, as text; "" for unreadable files.
+        """Return a list with one text for each scan: digests of the voxels of the scan's files.
 
-        The cache's file of a scan holds the digests. A scan is read only if that file is missing,
-        or was written by an earlier version; the digests are then added to the file.
+        The text is "" if a file is unreadable. The cache's file of a scan holds the digests. A scan
+        is read only if that file is missing, or was written by an earlier version; the digests are
+        then added to the file.
         """
         listed = list(map(as_scan, scans))
         contents: dict[ScanFiles, str] = {}

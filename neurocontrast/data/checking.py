@@ -196,8 +196,7 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 def _check_identifiers(rows: Rows) -> None:
     """Add a problem to ``rows.problems`` for each row that names no participant, or a later visit.
 
-    A name counts as a later visit if another name of the table differs only in the visit, as S01_v1
-    from S01_v2.
+    S01_v2 names a later visit if another row has S01_v1, a name that differs only in the visit.
     """
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}

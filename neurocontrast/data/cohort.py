@@ -95,7 +95,10 @@ class Cohort:
         return any(mark not in ("", "0", "no", "false") for mark in marks)
 
     def paths_in(self, *columns: str) -> list[str]:
-        """Return absolute paths in the first of `columns` that the table has; "" where missing."""
+        """Return the absolute path in each row, from the first of `columns` that the table has.
+
+        The path is "" where the cell is missing, and in all rows of a table without such a column.
+        """
         cells = pd.Series("", self.table.index)
         for name in columns:
             if name in self.table:
@@ -126,7 +129,7 @@ class Cohort:
         return self.subset(matching_rows(self.table, where, place=self.source.name))
 
     def names(self) -> list[str]:
-        """Return each scan's name for messages: participant, and session if there is one."""
+        """Return a list of the scans' names for messages: participant, and session if any."""
         names = []
         keys = zip(self.table["participant_id"], self.table["session"], strict=True)
         for participant, session in keys:

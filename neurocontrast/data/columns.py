@@ -203,7 +203,7 @@ def identifier_column(
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message that a table has no `column`; it lists `columns`, which the table has.
+    """Return the message that a table has no `column`, and which `columns` the table has.
 
     `where` names the table in the message.
     """

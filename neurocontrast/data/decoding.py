@@ -137,9 +137,9 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return meaning → meaning for the meanings of `levels`, to look up cells that hold one.
+    """Return meaning → meaning for the meanings of `levels`, to look up cells without a code.
 
-    `levels` is code → meaning; some tables have a meaning in a cell in place of its code.
+    `levels` is code → meaning; in some tables a cell holds a meaning in place of a code.
     """
     return dict(zip(levels.values(), levels.values(), strict=True))
 
@@ -179,7 +179,7 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
 
     In place of a sex, a `Refusal` is returned in three cases: `codes` and `levels` contradict each
     other; the meaning is no sex, or contradicts a cell that is itself a clear word or letter; or
-    the cell is a code that neither explains, while they explain other codes.
+    the cell is a code that is not explained, while other codes are.
     """
     if is_missing(cell):
         return ""
@@ -240,9 +240,9 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
     """Decode the cells of a column of ages to years, as a `Decoded`.
 
-    Codes are explained by the column's name, and by `description`, which is read from the JSON file
-    beside the table. The unit is that of `description`. If the unit is unknown, each age is a
-    `Refusal`; a missing age is "".
+    Codes are explained by the name `column`, and by `description`, which is read from the JSON file
+    beside the table. The unit is in `description` or in the name, or a default (`_unit_of_age`). If
+    the unit is not understood, each age is a `Refusal`; a missing age is "".
     """
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
@@ -267,8 +267,8 @@ def _with_units_of(codes: Mapping[str, str], description: Description) -> Descri
 
     `description` is read from the JSON file beside the table. `codes` are the equations in the
     name: ``unit`` → ``days`` for a column ``age (unit=days)``. In the copy the unit is added to
-    ``words``, the free text, so that other ``Units`` of the JSON file are noticed. It becomes
-    ``units`` if the JSON file has no ``Units``. A name may state no unit.
+    ``words``, the free text, so that other ``Units`` of the JSON file are noticed. If the JSON file
+    has no ``Units``, the unit becomes ``units``. A name may state no unit.
     """
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.

@@ -14,7 +14,7 @@ from neurocontrast.reading import read_json
 class Description:
     """Description of a column in a JSON file: unit, code → meaning (levels), and free text.
 
-    Made by `read_descriptions`; all parts are empty if the file does not state them.
+    Made by `read_descriptions`. A part that the file does not state is empty.
     """
 
     units: str = ""
@@ -47,7 +47,10 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
-    """Read a column's description from its JSON content; `place` names the content in errors."""
+    """Read the `Description` of a column from the column's object in a JSON file.
+
+    `place` names file and column in errors.
+    """
     by_key: dict[str, object] = {}
     for key, value in content.items():
         by_key.setdefault(key.strip().lower(), value)

@@ -21,7 +21,7 @@ Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Preprocessed scan in the cache, with size and times of its source files to notice changes.
+    """Preprocessed scan in the cache, with size and times of the source files to notice changes.
 
     `VolumeCache` makes an entry by preprocessing a scan, or by reading a cache file.
     """
@@ -40,7 +40,7 @@ class Entry:
 def header_of(stream: BufferedReader) -> tuple[dict[str, str], int]:
     """Return the metadata of a safetensors file, and the size in bytes that a whole file has.
 
-    Both are in the header; a file of another size on the disk is damaged. `stream` is the file,
+    The header tells metadata and size; a file of another size is damaged. `stream` is the file,
     open at its beginning. A header of `_HEADER_BYTES` or more is not read: the metadata are then
     empty, and the size counts no arrays.
     """

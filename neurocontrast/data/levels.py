@@ -33,8 +33,8 @@ class UnclearSexError(DataError, ValueError):
 class UnseenLevels:
     """Levels (distinct values) of a column that were not in the training table, with their rows.
 
-    Made by `unseen_levels`; false if there are none. `rows` is level → names of rows, and `learned`
-    has the levels of the training table.
+    Made by `unseen_levels`; false as a condition if there are no such levels. `rows` is level →
+    names of rows, and `learned` has the levels of the training table.
     """
 
     column: str
@@ -128,9 +128,9 @@ def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
 
 
 def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
-    """Refuse levels of a column that differ only in spelling; `unit` is their noun, as "sites".
+    """Refuse a column of which two levels (distinct values) differ only in spelling.
 
-    `place` names the table in the message.
+    In the message, `unit` is the noun for the levels, as "sites", and `place` names the table.
     """
     for group in spelled_alike(levels):
         raise DataError(
@@ -142,8 +142,8 @@ def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:
     """Return a column as floats, NaN for missing cells; refuse text, naming the rows.
 
-    Only in a column named age, ``89+`` is read, as 89. Text in any row is an `UnseenLevelError`;
-    `names` has the rows' names for its message.
+    Only in a column named age, ``89+`` is read, as 89. Text in any row raises an
+    `UnseenLevelError`; `names` has the rows' names for the message of the error.
     """
     if pd.api.types.is_numeric_dtype(cells):
         return pd.Series(cells.to_numpy(dtype="float64", na_value=np.nan), cells.index)
@@ -175,7 +175,7 @@ def inferred(cells: pd.Series) -> pd.Series:
 def level_column(
     column: str, cells: pd.Series, *, learned: Collection[str | None] = ()
 ) -> pd.Series:
-    """Return a column's levels as text, None for missing cells, by the rule of `levels_of`."""
+    """Return a Series of the column's levels as text, None for missing cells, as `levels_of`."""
     return pd.Series(levels_of(column, cells, learned=learned), cells.index, dtype=object)
 
 

@@ -269,7 +269,7 @@ def _unquoted(cell: str) -> str:
 
 
 def _check_separator(source: Path, header: list[str]) -> None:
-    """Refuse a header read as one column whose text seems to have columns, separated otherwise."""
+    """Refuse a header of one column that seems to be separated by another character."""
     if len(header) > 1:
         return
     if "\t" in header[0]:

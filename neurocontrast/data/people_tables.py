@@ -15,10 +15,10 @@ from neurocontrast.provenance import subject_label
 
 
 class ScanFacts(NamedTuple):
-    """Facts about a scan from tables of people: column → cell, and column → name of its table.
+    """Facts about a scan from tables of people: `cells`, and the table (`sources`) of each cell.
 
-    Made by `PeopleTables.facts_of`. `tables` names all tables with a row for the scan or its
-    person.
+    Made by `PeopleTables.facts_of`. `cells` is column, such as ``age`` → cell, and `sources` is
+    column → name of the table. `tables` names all tables with a row for the scan or its person.
     """
 
     cells: dict[str, str]

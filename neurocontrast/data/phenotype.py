@@ -247,7 +247,7 @@ def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal])
 
 @dataclass
 class _Rows:
-    """Rows that `read_phenotype` adds one by one to `phenotype`, and problems of these rows.
+    """Rows that `read_phenotype` adds one by one to `phenotype`, and problems of the rows.
 
     `line_of` is (person, session) → line number in the file of the first row of that pair.
     """

@@ -192,7 +192,7 @@ def doubts_about(cohort: Cohort) -> list[str]:
 
 
 def _doubts_about_sites(table: pd.DataFrame) -> list[str]:
-    """Return warnings about small sites, and about sites with a single diagnosis."""
+    """Return a list of warnings: one on all small sites, one on all sites with one diagnosis."""
     doubts = []
     counts = table.groupby("site")["subject_id"].nunique()
     small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
@@ -210,7 +210,7 @@ def _doubts_about_sites(table: pd.DataFrame) -> list[str]:
 
 
 def _doubts_about_names(subjects: pd.Series) -> list[str]:
-    """Return warnings about subjects whose names differ only in case or ``sub-``."""
+    """Return a warning for each group of subjects whose names differ only in case or ``sub-``."""
     names = pd.Series(subjects.astype(str).unique())
     doubts = []
     for _, group in names.groupby(names.str.lower().str.removeprefix("sub-"), sort=False):
@@ -220,7 +220,11 @@ def _doubts_about_names(subjects: pd.Series) -> list[str]:
 
 
 def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
-    """Return warnings about whole heads, and about brains that are not in MNI space."""
+    """Return a list of warnings: one on all whole heads, one on all brains not in MNI space.
+
+    `extents` is scan → extent of the head or brain. A warning has the number of such scans and the
+    file of the first; without such scans there is no warning.
+    """
     heads: list[ScanFiles] = []
     elsewhere: list[ScanFiles] = []
     for scan, extent in extents.items():

@@ -141,8 +141,8 @@ def _reading(word: str, words: frozenset[str]) -> str | Refusal:
 def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
     """Return "M" for the code 1, "F" for 2, or a `Refusal` if the column has any other number.
 
-    `word` is the code as text, and `words` are all words of the column. A number such as 0 or 9 for
-    a missing sex is an other number, too.
+    `word` is the code as text, and `words` are all words of the column. A number for a missing sex,
+    such as 9, counts as another number, too.
     """
     numbers = set(map(number_of, words)) - {None}
     if numbers <= set(CODES):

@@ -116,10 +116,9 @@ def compare_with_others(
     """Correlate each scan, and its left-right asymmetry, with the mean of other people's scans.
 
     Returned are two arrays (n,), the correlations of the scans and of the asymmetries. An asymmetry
-    is the left half minus the mirrored right half. A scan whose left and right are swapped has the
-    opposite sign, so its asymmetry correlates negatively with the others'. Where the scans share
-    too little asymmetry, because images have none or half of them are swapped, correlations of
-    asymmetries are NaN.
+    is the left half minus the mirrored right half. In a scan whose left and right are swapped it
+    has the opposite sign, and a negative correlation. If the scans share too little asymmetry,
+    because images have none or half of the images are swapped, correlations of asymmetries are NaN.
 
     Parameters
     ----------
@@ -179,7 +178,7 @@ def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
 
 
 def template_strip() -> Mask:
-    """Return the template's brain mask on three slices side by side, as in a scan's thumbnail."""
+    """Return the template's brain mask (2-D) on three slices side by side, as in a thumbnail."""
     return _strip(_template().brain)
 
 
@@ -199,8 +198,8 @@ def _between(line: Doubles) -> float:
 def _template() -> _Template:
     """Return nilearn's MNI152 template as a `_Template`, made once for all scans.
 
-    The template's brain mask is resampled to grids of 2 mm and 4 mm, and the intensities to 4 mm;
-    their Fourier spectra are computed to find a scan's position.
+    The template's brain mask is resampled to grids of 2 mm and 4 mm, and the intensities to 4 mm.
+    Fourier spectra of mask and intensities at 4 mm serve to find a scan's position.
     """
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
@@ -226,8 +225,9 @@ def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
 
 
 def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
-    """Read a brain on the 2 mm grid, 0 outside; its mask; and the image's entropy focus criterion.
+    """Read a brain; return the brain, 0 outside a mask, the mask, and the entropy focus criterion.
 
+    Brain and mask are on the 2 mm grid `GRID`; the criterion is of the image in the file `path`.
     Without a `mask_path`, voxels clearly brighter than the corners of the image are the brain.
     """
     voxels, affine = _read(path)
@@ -264,7 +264,7 @@ def _coarse(voxels: Floats) -> Floats:
 
 
 def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return values of mean 0 and length 1 along the last axis, by subtraction and division."""
+    """Return `values`, shifted to mean 0 and divided to length 1, along the last axis."""
     centred = values - values.mean(axis=-1, keepdims=True)
     return centred / np.maximum(np.linalg.norm(centred, axis=-1, keepdims=True), 1e-12)
 

@@ -92,7 +92,10 @@ def stems_of(stem: str, n_imitations: int) -> list[str]:
 
 
 def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]:
-    """Return the names of the image files that `options` make of a scan; of all kinds if None."""
+    """Return the names of the image files of a prepared scan: brain, and tissue maps by `options`.
+
+    Tissue maps are left out if ``options.tissue`` is off, and not if `options` is None.
+    """
     images: Sequence[str] = IMAGES
     if options is not None and not options.tissue:
         images = IMAGES[:1]
@@ -137,9 +140,9 @@ def problem_of_images(
 ) -> str:
     """Return why the images of `stem` in `folder` must not be replaced; "" if they may be.
 
-    They must not be replaced by images of the scan `path` if their record ``{stem}.json`` says that
-    they were prepared from another scan, probably of another cohort. The scan is read only if
-    `path` differs from the path in the record.
+    The images must not be replaced by new ones of the scan `path` if the record ``{stem}.json``
+    names another scan, probably of another cohort. The scan is read only if `path` differs from the
+    path in the record.
     """
     record = _record_of(folder, stem)
     if record is None or record.input.place == _place_of(path):

@@ -216,8 +216,8 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
 def _content_of(kind: str, columns: frozenset[str]) -> Content:
     """Return the `Content` of a table by `kind`, the setting ``data.kind``, and `columns`.
 
-    The kinds ``images`` and ``measures`` are the content themselves. For any other kind, a column
-    named ``gm`` means maps of tissue, and a table without ``gm`` holds intensities of brains.
+    For the kinds ``images`` and ``measures`` the content has the same name. For any other kind, a
+    column named ``gm`` means maps of tissue, and a table without ``gm`` intensities of brains.
     """
     if kind == "images":
         return "images"

@@ -415,7 +415,7 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False, for "not written", if the cache folder is read-only or removed by `error`.
+        """Return False, for "not written", if `error` tells of a read-only or removed cache folder.
 
         A full disk is raised as `CacheFullError`, and any other error as `DataError`; True is never
         returned.

@@ -147,7 +147,7 @@ def _check_channels(source: str, names: list[str], channels: tuple[str, ...], ha
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
-    """Return lists of participants, subjects and sessions, with one value for each row of `rows`.
+    """Return a dict of participants, subjects and sessions, lists with a value for each row.
 
     Keys are ``participant_id``, ``subject_id`` and ``session``. In a table without ``subject_id``
     the subject is the participant, and all spellings of one participant become one.

@@ -188,7 +188,7 @@ def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
 
 
 def filled_columns(cells: pd.DataFrame) -> list[str]:
-    """Return the columns of a table of text in which some cell is filled."""
+    """Return the names of the columns of a table of text in which some cell is filled."""
     filled = []
     for column in map(str, cells):
         if not all(map(is_missing, cells[column])):  # looks at cells up to the first

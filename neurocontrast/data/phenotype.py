@@ -290,7 +290,7 @@ class _Rows:
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     """Return a hint that a column besides `column` has "age" in its name and holds numbers.
 
-    The hint is "" if no other column has.
+    The hint is "" if there is no such column.
     """
     for name in table.columns:
         words = re.split("[^a-z]+", name.lower())

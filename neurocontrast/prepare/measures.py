@@ -170,8 +170,8 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
 def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
     """Return the sums of products of two images at all shifts up to `REACH` steps, to each side.
 
-    `spectrum` is the product of the images' Fourier spectra. The array has one axis for each axis
-    of space.
+    `spectrum` is the product of the images' Fourier spectra. The result has one axis for each axis
+    of space, and one value for each shift.
     """
     rolled = np.roll(fft.irfftn(spectrum, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))
     return np.asarray(rolled[(slice(0, 2 * REACH + 1),) * 3])

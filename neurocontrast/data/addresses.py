@@ -58,8 +58,8 @@ class SampleFinder:
     def problem_of(self, path: str, address: Address) -> str:
         """Return why the sample at the address `path` cannot be used; "" for a usable sample.
 
-        `path` is the address as text, such as ``images.npy#17``. `address` is the form of such
-        addresses, the object that `address_of` returns for `path`.
+        `path` is one address as text, such as ``images.npy#17``. `address` is the form common to
+        all addresses of this kind of samples, as `address_of` returns for `path`.
         """
         if address.kind not in self._finders:
             self._finders[address.kind] = address.new_finder()

@@ -51,12 +51,16 @@ class TableContent:
 
     @property
     def has_metadata(self) -> bool:
-        """Whether the table has age and sex, which the recipes' kernels compare."""
+        """Whether age and sex are filled in some rows; kernels of the recipes compare them."""
         return self.columns.issuperset(_METADATA)
 
     @property
     def is_enough_for_measures(self) -> bool:
-        """Whether there are enough people, with age and sex, for a network of regional measures."""
+        """Whether the table is large and full enough to train a network on regional measures.
+
+        Needed are `FEW_PEOPLE` people (100) or more, and columns of age and sex that are filled in
+        some rows.
+        """
         return self.has_metadata and self.n_people >= FEW_PEOPLE
 
     @property
@@ -71,11 +75,11 @@ class TableContent:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule of advice: a recipe, and a test of the tables that suit the recipe.
+    """Rule of advice: a recipe, and a function that tells whether a table suits the recipe.
 
     A recipe is a configuration of training that comes with the package; `recipe` is its name, as
-    ``--config`` takes it. Rules are tried in order, and the first rule whose test `holds` for a
-    table gives the advice. `because` is the reason in words.
+    ``--config`` takes it. Rules are tried in order, and the first rule whose function `holds`
+    returns True for a table gives the advice. `because` is the reason in words.
     """
 
     when: str
@@ -212,7 +216,8 @@ def recipe_for(table: pd.DataFrame, *, kind: str = "volumes") -> Advice:
 def _content_of(kind: str, columns: frozenset[str]) -> Content:
     """Return the `Content` of a table by `kind`, the setting ``data.kind``, and `columns`.
 
-    A table with a column ``gm`` holds maps of tissue, any other table of scans holds brains.
+    For the kinds ``images`` and ``measures`` the content has the same name. For any other kind, a
+    column named ``gm`` means maps of tissue, and a table without ``gm`` intensities of brains.
     """
     if kind == "images":
         return "images"

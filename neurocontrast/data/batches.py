@@ -115,9 +115,10 @@ def read_batches(
 def _read_pairs(
     images: PairedImages, batches: Sequence[Sequence[int]], *, n_readers: int
 ) -> Generator[tuple[Any, Any], None, None]:
-    """Yield for each of `batches` its row numbers, and a pair of the samples of both datasets.
+    """Yield for each of `batches` the row numbers, and a pair of tensors of samples.
 
-    The datasets are `images.first` and `images.second`; `n_readers` threads read each.
+    The tensors hold the samples of `images.first` and of `images.second`. For each of these two
+    datasets `n_readers` threads read, unless the dataset is in memory.
     """
     first = read_batches(images.first, batches, n_readers=n_readers)
     second = read_batches(images.second, batches, n_readers=n_readers)
@@ -129,9 +130,10 @@ def _read_pairs(
 
 
 def _paired(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Join batches of the same rows of two datasets: row numbers, and a pair of samples.
+    """Return the row numbers of two batches of the same rows, and the pair of the batches' samples.
 
-    `first` and `second` are row numbers and samples, as `read_batches` yields.
+    `first` and `second` are one batch each, from two datasets: row numbers and samples, as
+    `read_batches` yields.
     """
     assert torch.equal(first[0], second[0])
     return first[0], (first[1], second[1])

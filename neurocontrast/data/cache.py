@@ -167,7 +167,10 @@ class VolumeCache:
         return n_kept
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
-        """Return the distinct `scans` without a valid file in the cache, by the files' headers."""
+        """Return a list of the distinct `scans` that have no valid file in the cache.
+
+        Only the header of a cache file is read to tell whether the file is valid.
+        """
         missing = []
         for scan in dict.fromkeys(map(as_scan, scans)):
             if self._entry(scan, only_header=True) is None:
@@ -181,10 +184,11 @@ class VolumeCache:
         n_workers: int,
         progress: Progress = SILENT,
     ) -> list[str]:
-        """Return for each scan the digests of its files' voxels, as text; "" for unreadable files.
+        """Return a list with one text for each scan: digests of the voxels of the scan's files.
 
-        The cache's file of a scan holds the digests. A scan is read only if that file is missing,
-        or was written by an earlier version; the digests are then added to the file.
+        The text is "" if a file is unreadable. The cache's file of a scan holds the digests. A scan
+        is read only if that file is missing, or was written by an earlier version; the digests are
+        then added to the file.
         """
         listed = list(map(as_scan, scans))
         contents: dict[ScanFiles, str] = {}
@@ -243,10 +247,12 @@ class VolumeCache:
         return json.dumps([self.folder.name, path.stem, *source])
 
     def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Entry | None:
-        """Read a scan's file in the cache; None if the file is absent, outdated or damaged.
+        """Read a scan's file in the cache as an `Entry`; None if absent, outdated or damaged.
 
-        With `only_header`, volume and affine are not read. The file is not mapped into memory:
-        where another host replaces it, a network file system would end the process (SIGBUS).
+        None is also returned for a file that is not trusted (`_trusts`). With `only_header`, volume
+        and affine are not read, and `parts` of the entry is empty. The file is not mapped into
+        memory: if another host replaces the file, a network file system would end the process
+        (SIGBUS).
         """
         try:
             path = self._entry_path(scan)
@@ -372,10 +378,10 @@ class VolumeCache:
         return True
 
     def _make_folder(self) -> int:
-        """Make the cache's folder, if absent; return permission bits for the folder and its files.
+        """Make the cache's folder, if absent; return the folder's permission bits as a number.
 
         The bits are the ones of the folder above, plus all rights for the owner and without the
-        right of all users to write.
+        right of all users to write. A cache file gets only those bits that 0o644 has too (`_keep`).
         """
         root = self.folder.parent
         described = self.folder / "contract.json"
@@ -392,8 +398,8 @@ class VolumeCache:
     def _is_writable(self, progress: Progress) -> bool:
         """Make the cache's folder, if absent, and tell whether the folder may be written.
 
-        A warning goes to `progress` if the disk does not say who owns a file, so that no cache file
-        can be used again.
+        A warning goes to `progress`, and the result is still True, if the disk does not say who
+        owns a file: volumes written there are not trusted (`_trusts`) when they are looked for.
         """
         try:
             self._make_folder()
@@ -409,9 +415,10 @@ class VolumeCache:
         return True
 
     def _is_not_kept(self, error: OSError) -> bool:
-        """Return False if `error` means a read-only or removed cache folder; raise other errors.
+        """Return False, for "not written", if `error` tells of a read-only or removed cache folder.
 
-        A full disk is raised as `CacheFullError`, and any other error as `DataError`.
+        A full disk is raised as `CacheFullError`, and any other error as `DataError`; True is never
+        returned.
         """
         if error.errno in _NOT_KEPT:
             return False

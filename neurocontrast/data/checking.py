@@ -45,9 +45,10 @@ class Rows:
     problems: Problems
 
     def refuse(self, column: str, reasons: Mapping[int, str]) -> None:
-        """Add a problem for each refused cell of a column.
+        """Add a problem to `problems` for each refused cell of a column.
 
-        `reasons` is row position → reason; line and participant of the row are added.
+        `reasons` is row position → reason, which is the text of the problem. The problem also has
+        the column, the line in the file, and the participant of the row.
         """
         for row, reason in reasons.items():
             name = self.cells["participant_id"].iloc[row]
@@ -57,8 +58,10 @@ class Rows:
     def values(self, column: str, not_decoded: Mapping[int, Refusal]) -> pd.Series:
         """Return the values of a column as a Series by row position, with NaN in refused cells.
 
-        A problem is added to `problems` for each refused cell. `not_decoded` is row position →
-        refusal, for cells that the table's JSON file or codes in the column's name do not explain.
+        A problem is added to `problems` for each refused cell. Refused are the cells that are no
+        value of the column, such as text in column ``age``, and the cells in `not_decoded`: row
+        position → reason why `read_people` could not decode the cell by the table's JSON file or
+        by codes in the column's name, as in ``sex (1=m, 2=f)``.
         """
         cells = self.cells[column].copy()
         written = self.cells[column].tolist()
@@ -76,9 +79,10 @@ class Rows:
         return values
 
     def missing(self, column: str, rule: str) -> npt.NDArray[np.bool_]:
-        """Return a mask of the missing cells of a column; add a problem for each.
+        """Return a mask of the missing cells of a column; add one problem for each such cell.
 
-        `rule` is the end of the problem: a sentence on the cells that are allowed.
+        The problems are added to `problems`. The text of each ends with `rule`, which says which
+        cells are allowed.
         """
         cells = self.cells[column]
         missing = cells.map(is_missing).to_numpy(dtype=bool)
@@ -143,7 +147,7 @@ def _check_channels(source: str, names: list[str], channels: tuple[str, ...], ha
 
 
 def identity_of_rows(rows: Rows) -> dict[str, object]:
-    """Return lists of participants, subjects and sessions, with one value for each row of `rows`.
+    """Return a dict of participants, subjects and sessions, lists with a value for each row.
 
     Keys are ``participant_id``, ``subject_id`` and ``session``. In a table without ``subject_id``
     the subject is the participant, and all spellings of one participant become one.
@@ -190,10 +194,9 @@ def identity_of_rows(rows: Rows) -> dict[str, object]:
 
 
 def _check_identifiers(rows: Rows) -> None:
-    """Add a problem to `rows` for each cell that names no participant, and for names of visits.
+    """Add a problem to ``rows.problems`` for each row that names no participant, or a later visit.
 
-    A name counts as a later visit if another one differs only in the visit, as S01_v2 from S01_v1;
-    the problem is added to the row of the later visit.
+    S01_v2 names a later visit if another row has S01_v1, a name that differs only in the visit.
     """
     for column in rows.cells.columns.intersection(["participant_id", "subject_id"]):
         wrong = {}
@@ -218,21 +221,21 @@ def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: 
     """Return the absolute paths in a column of files, one for each row; "" for missing cells.
 
     For a column of images that are used (`is_used`), a problem is added to ``rows.problems`` for
-    each missing cell, each unusable file (with `check`), each image of two rows, and each image of
-    another participant.
+    each row whose cell is missing, whose file cannot be used (with `check`), whose image an earlier
+    row has, or whose image has the BIDS name of another participant of the table.
 
     Parameters
     ----------
     rows : Rows
-        Cells, and the table's problems.
+        Cells of the table, and the problems to add to.
     column : str
-        Column of files.
+        Name of the column of files.
     root : Path
         Folder that relative paths start from.
     check : bool
         Whether every file must exist.
     is_used : bool
-        Whether the files are images of scans: every row then needs its own.
+        Whether the files are images of scans: every row then needs an image of its own.
     """
     cells = rows.cells[column]
     missing = cells.map(is_missing).to_numpy(dtype=bool)
@@ -255,8 +258,8 @@ def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: 
 def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
     """Return row position → message, for images whose BIDS name is that of another row's person.
 
-    `cells` is the table, and `paths` has the image of each row. Such a table results if one column
-    was sorted without the other columns.
+    `cells` is the table, and `paths` has the image of each row. Images are in wrong rows if, for
+    instance, one column of the table was sorted without the other columns.
     """
     labels = list(map(subject_label, cells["participant_id"]))
     people = set(labels)
@@ -283,8 +286,8 @@ def _check_files(
 ) -> None:
     """Add a problem for each image that is absent, without content, or of an unknown format.
 
-    `paths` are the absolute paths in `column` of `rows`, which receive the problems. Rows in the
-    mask `missing` have no path and are left out.
+    Problems are added to ``rows.problems``. `paths` has the absolute path of the image of each row,
+    from the column named `column`. Rows in the mask `missing` have no path and are left out.
     """
     wrong = dict[int, str]()
     n_absent = 0

@@ -95,7 +95,10 @@ class Cohort:
         return any(mark not in ("", "0", "no", "false") for mark in marks)
 
     def paths_in(self, *columns: str) -> list[str]:
-        """Return absolute paths in the first of `columns` that the table has; "" where missing."""
+        """Return the absolute path in each row, from the first of `columns` that the table has.
+
+        The path is "" where the cell is missing, and in all rows of a table without such a column.
+        """
         cells = pd.Series("", self.table.index)
         for name in columns:
             if name in self.table:
@@ -126,7 +129,7 @@ class Cohort:
         return self.subset(matching_rows(self.table, where, place=self.source.name))
 
     def names(self) -> list[str]:
-        """Return each scan's name for messages: participant, and session if there is one."""
+        """Return a list of the scans' names for messages: participant, and session if any."""
         names = []
         keys = zip(self.table["participant_id"], self.table["session"], strict=True)
         for participant, session in keys:
@@ -191,7 +194,7 @@ def _digits_of(value: float) -> str:
 class Inspection(NamedTuple):
     """Result of `inspect_cohort`: a cohort with NaN in unreadable cells, and the table's problems.
 
-    `lines` has the line of each row of the cohort in the table's file.
+    `lines` has the line number in the table's file for each row of ``cohort.table``, in order.
     """
 
     cohort: Cohort
@@ -252,7 +255,8 @@ def inspect_cohort(
     """Read a table of scans as `read_cohort` does, but collect wrong cells in place of raising.
 
     The returned `Inspection` has the cohort of all rows, the wrong ones included, the table's
-    problems, and the line of each row. A table without a needed column is still a `DataError`.
+    problems, and the line number of each row. A table without a needed column is still a
+    `DataError`.
     """
     people = read_people(participants, IDENTITY)
     cells = people.cells

@@ -48,7 +48,7 @@ def is_numeric(cells: Iterable[str]) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    """Tell whether a cell is a number without leading zeros."""
+    """Tell whether a cell is a number without needless leading zeros: 0.5 is, and 007 is not."""
     return number_of(cell) is not None and not _LEADING_ZERO.match(cell)
 
 
@@ -165,9 +165,10 @@ def _sex_of_levels(levels: Iterable[str | None]) -> dict[str | None, str]:
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
-    """Return the column called by the first of `names` that a table has; "" if none.
+    """Look up the first of `names` that a table has; return the column's name as written, or "".
 
-    Upper and lower case, and codes explained in a column's name, do not matter.
+    `columns` are the names of the table's columns. Upper and lower case do not matter, nor do codes
+    that a column's name explains: ``Sex (1=m, 2=f)`` is found as ``sex``.
     """
     by_name = {base_name(column): column for column in reversed([*map(str, columns)])}
     for name in names:
@@ -202,7 +203,10 @@ def identifier_column(
 
 
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
-    """Return the message that the table `where` has no `column`, with the names of `columns`."""
+    """Return the message that a table has no `column`, and which `columns` the table has.
+
+    `where` names the table in the message.
+    """
     names = [str(name) for name in columns if name != "path"]
     return f"{where} has no column '{column}'.{suggestion(column, names)} It has: {one_of(names)}."
 
@@ -234,7 +238,7 @@ _Scalar = str | int | float
 
 
 def _as_texts(values: object) -> tuple[str, ...]:
-    """Return a value, or the list of values, of a selection as text.
+    """Return the values that a user selects in ``where``, one or a list, as a tuple of text.
 
     An empty list is refused, and so are values other than text and numbers.
     """
@@ -247,7 +251,10 @@ def _as_texts(values: object) -> tuple[str, ...]:
 
 
 def _as_choice(choice: object) -> object:
-    """Return the selection for one column of ``where`` as a tuple of text, or ``{"not": …}``."""
+    """Return the selection for one column of ``where`` as a tuple of text, or in ``{"not": …}``.
+
+    A single value becomes a tuple of one, under ``not`` as well.
+    """
     if not isinstance(choice, Mapping):
         return _as_texts(choice)
     if list(choice) != ["not"]:
@@ -324,7 +331,11 @@ def is_selected(cells: pd.Series, choice: object, *, column: str) -> npt.NDArray
 
 
 def _values_of_choice(choice: object) -> tuple[tuple[str, ...], bool]:
-    """Return the values of the selection for one column, and True if rows with them are dropped."""
+    """Return the selected values of a column as text, and True if rows with them are dropped.
+
+    `choice` is a value, a list of values, or ``{"not": value or values}``. False means that only
+    rows with the values are kept.
+    """
     values: Any = _as_choice(choice)
     if isinstance(values, Mapping):
         return values["not"], True

@@ -24,10 +24,11 @@ _N_SHOWN = 3
 
 @dataclass(frozen=True)
 class _Pair:
-    """Values of two columns of one meaning, in the rows that have both; index: lines of the table.
+    """Values of two columns of one meaning, in the rows that have a value in each column.
 
     `kind` is the meaning, such as ``sex``, `taken` the name of the column that is used, and
-    `second` the name of an unused one. `values` has the columns "taken" and "second".
+    `second` the name of an unused one. `values` has the columns "taken" and "second", indexed by
+    line of the table's file.
     """
 
     kind: str
@@ -38,7 +39,7 @@ class _Pair:
     """For each of the two columns, whether all cells are numbers, explained nowhere as codes."""
 
     def differing(self) -> pd.DataFrame:
-        """Return the rows of `values` in which the two columns contradict each other.
+        """Return the rows of `values`, a DataFrame, in which the columns contradict each other.
 
         Two ages contradict if more than `MAX_AGE_DIFFERENCE` years apart, and two sexes, sites or
         diagnoses if they differ. But columns of sites or diagnoses without any value in common are
@@ -55,7 +56,7 @@ class _Pair:
         return self.values[first != second]
 
     def is_refused(self, n_differing: int) -> bool:
-        """Tell whether the two columns must agree, and contradict each other in most of the rows.
+        """Tell whether the columns must agree, and contradict each other in most of the rows.
 
         Columns of sex must agree unless the second has unexplained codes, and so must ages in
         years.
@@ -74,7 +75,11 @@ class Contradictions:
     warnings: list[str] = field(default_factory=list)
 
     def add(self, pair: _Pair) -> None:
-        """Compare the two columns of `pair`; add a refusal or a warning if any rows contradict."""
+        """Compare the two columns of `pair`; if they contradict each other, add one message.
+
+        The message is added to `refusals` if the columns must agree and differ in most rows
+        (`_Pair.is_refused`), and to `warnings` if not.
+        """
         differing = pair.differing()
         n_rows = len(pair.values)
         is_swapped = pair.kind == "sex" and len(differing) > max(1, _MOST * n_rows)
@@ -113,10 +118,11 @@ def warnings_of_contradictions(
     names: Mapping[str, tuple[str, ...]],
     descriptions: Mapping[str, Description],
 ) -> list[str]:
-    """Return warnings on unused columns of a table that contradict its age, sex, site or diagnosis.
+    """Return warnings on unused columns that contradict the used column of age, sex and the like.
 
-    Unused columns are compared if their name is usual for the meaning. A `DataError` is raised if
-    one of two columns must be wrongly coded.
+    For age, sex, site and diagnosis, the used column is compared row by row with each unused column
+    that has one of the usual `names`. A `DataError` is raised if two columns of sex, or of age in
+    years, contradict each other in most rows, since one of the columns must be wrongly coded.
 
     Parameters
     ----------
@@ -151,9 +157,10 @@ def warnings_of_contradictions(
 
 
 def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the columns of `cells`, besides `column`, that are called by one of `names`.
+    """Yield the columns of `cells`, by name, that may hold the same as the column `column`.
 
-    `names` are the usual names of columns with the meaning of `column`.
+    The name of such a column, in lower case and without codes, is one of `names`, the usual names
+    for the content of `column`, as ``sex`` and ``gender``.
     """
     for second in map(str, cells.columns):
         name = base_name(second)
@@ -164,10 +171,11 @@ def _others(column: str, names: tuple[str, ...], cells: pd.DataFrame) -> Iterato
 def _values_of(
     kind: str, column: str, cells: pd.DataFrame, descriptions: Mapping[str, Description]
 ) -> pd.Series:
-    """Return the cells of a column as ages, sexes, or names in one spelling, indexed by line.
+    """Return a Series by line: cells of a column as ages, sexes, or names of sites or diagnoses.
 
-    Codes become the meanings in the JSON file (`descriptions`) or in the column's name. The value
-    is None for a missing cell, and for a cell that cannot be decoded.
+    `kind` tells which, as ``sex``. Codes become the meanings that the JSON file (`descriptions`)
+    gives, or the column's name, as in ``sex (1=m, 2=f)``; names get one spelling. The value is None
+    for a missing cell, and for a cell that cannot be decoded.
     """
     spellings = cells[column].unique().tolist()
     reading = decode_column(kind, column, spellings, description_of(column, descriptions))

@@ -38,7 +38,7 @@ class CohortDataset(Dataset):
     Parameters
     ----------
     cohort : Cohort or path
-        Scans, whose rows are the items in their order; a path is read by
+        Scans; the items of the dataset are in the order of the cohort's rows. A path is read by
         `neurocontrast.data.read_cohort`.
     transform : Compose, callable, sequence of callables or Preprocessing, optional
         Transforms of ``{"image": path, …}``, of which a loader comes first, for instance

@@ -45,7 +45,11 @@ _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
 @dataclass
 class Decoded:
-    """Result of `decode_column`: for each cell its value as text, "" if missing, or a `Refusal`."""
+    """Result of `decode_column`: `values` of a column's cells, one for each cell, in order.
+
+    A value is decoded text (an age in years is text, too), "" for a missing cell, or a `Refusal`
+    with the reason why the cell cannot be decoded.
+    """
 
     values: list[str | Refusal]
     others: Mapping[str, str] = field(default_factory=dict)
@@ -133,9 +137,9 @@ def _meaning(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> 
 
 
 def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
-    """Return meaning → meaning for the meanings of `levels`, to look up cells that hold one.
+    """Return meaning → meaning for the meanings of `levels`, to look up cells without a code.
 
-    `levels` is code → meaning; some tables have a meaning in a cell in place of its code.
+    `levels` is code → meaning; in some tables a cell holds a meaning in place of a code.
     """
     return dict(zip(levels.values(), levels.values(), strict=True))
 
@@ -143,8 +147,8 @@ def _by_meaning(levels: Mapping[str, str]) -> dict[str, str]:
 def _sexes(column: str, cells: Sequence[str], description: Description) -> Decoded:
     """Decode a column of sexes to F, M, "" or a `Refusal` for each cell, as a `Decoded`.
 
-    Codes are explained by the column's name, by levels of the JSON file or, without levels, by its
-    free text; words are read as they are.
+    Codes are explained by the name `column`, and by the levels of `description` (of the JSON file
+    beside the table) or, if it has none, by its free text. Words such as ``male`` need no levels.
     """
     codes = codes_in_name(column)
     levels = description.levels or sexes_in_words(description.words)
@@ -167,14 +171,15 @@ def _sexes(column: str, cells: Sequence[str], description: Description) -> Decod
 
 
 def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str]) -> str | Refusal:
-    """Return the sex that `codes` (column's name) or `levels` (JSON file) give the code in a cell.
+    """Return the sex that the code in a cell means by `codes` and `levels`, each code → meaning.
 
-    The result is a word for `read_sexes`: F, M or another sex, "" if missing, or the cell itself if
+    `codes` are read from the column's name, `levels` from the JSON file beside the table. The
+    result is a word for `read_sexes`: F, M or another sex, "" if missing, or the cell itself if
     neither `codes` nor `levels` apply.
 
     In place of a sex, a `Refusal` is returned in three cases: `codes` and `levels` contradict each
     other; the meaning is no sex, or contradicts a cell that is itself a clear word or letter; or
-    the cell is a code that neither explains, while they explain other codes.
+    the cell is a code that is not explained, while other codes are.
     """
     if is_missing(cell):
         return ""
@@ -214,9 +219,10 @@ def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
 
 
 def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
-    """Return the sex in a code's meaning: F, M or another word; "" if missing, None if unclear.
+    """Return the sex in a code's meaning: F, M or a word of `OTHERS`; "" missing, None unclear.
 
-    `meanings` are all meanings in the column, since other letters can make a letter unclear.
+    `meanings` are the meanings of all codes of the column, which can make a letter unclear: ``h``
+    is M with ``f`` among them, and unclear with ``m``.
     """
     word = plain_word(meaning)
     if is_missing(meaning):
@@ -234,9 +240,9 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
 def _ages(column: str, cells: Sequence[str], description: Description) -> Decoded:
     """Decode the cells of a column of ages to years, as a `Decoded`.
 
-    Codes are explained by the column's name, and by `description`, which is read from the JSON file
-    beside the table. The unit is that of `description`. If the unit is unknown, each age is a
-    `Refusal`; a missing age is "".
+    Codes are explained by the name `column`, and by `description`, which is read from the JSON file
+    beside the table. The unit is in `description` or in the name, or a default (`_unit_of_age`). If
+    the unit is not understood, each age is a `Refusal`; a missing age is "".
     """
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
@@ -257,12 +263,12 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
 
 
 def _with_units_of(codes: Mapping[str, str], description: Description) -> Description:
-    """Return `description` of a column of ages, with the unit that the column's name states.
+    """Return a copy of `description`, of a column of ages, with the unit in the column's name.
 
-    `codes` are the equations in the name: ``unit`` → ``days`` for a column ``age (unit=days)``. The
-    unit becomes `units`, unless the JSON file has ``Units``. It is also added to `words`, the free
-    text on the column in the JSON file, so that a contradiction with these ``Units`` is noticed. A
-    name may state no unit.
+    `description` is read from the JSON file beside the table. `codes` are the equations in the
+    name: ``unit`` → ``days`` for a column ``age (unit=days)``. In the copy the unit is added to
+    ``words``, the free text, so that other ``Units`` of the JSON file are noticed. If the JSON file
+    has no ``Units``, the unit becomes ``units``. A name may state no unit.
     """
     unit = next(filter(None, map(codes.get, _NAMES_OF_UNITS)), "")
     # Other Units of a JSON file contradict these words.
@@ -326,9 +332,9 @@ def _years(cell: str, unit: str) -> str | Refusal:
 def _head_size(cell: str, units: str) -> str | Refusal:
     """Return the head volume in a cell in mL as text, "" if missing, or a `Refusal`.
 
-    `units` is the unit by the JSON file beside the table. If unknown, a number above `_LARGEST_ML`
-    is in mm³, and any other number in mL. For other text, and for a volume that no head has, a
-    `Refusal` is returned, and nothing is raised.
+    `units` is the unit in the JSON file beside the table, such as ``mm3``. If it is not known, a
+    number above `_LARGEST_ML` is taken as mm³, and any other number as mL. A cell that is no
+    number, and a volume that no head has, give a `Refusal`; nothing is raised.
     """
     if is_missing(cell):
         return ""

@@ -14,7 +14,7 @@ from neurocontrast.reading import read_json
 class Description:
     """Description of a column in a JSON file: unit, code → meaning (levels), and free text.
 
-    Made by `read_descriptions`; all parts are empty if the file does not state them.
+    Made by `read_descriptions`. A part that the file does not state is empty.
     """
 
     units: str = ""
@@ -30,7 +30,8 @@ Descriptions = Mapping[str, Description]
 def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
     """Read column → description from JSON files of a table; a later file replaces an earlier one.
 
-    Absent files are passed over. Each column is also found in lower case.
+    Absent files are passed over. The result has each column under its name as written, and also
+    under the name in lower case.
     """
     descriptions: dict[str, Description] = {}
     for path in paths:
@@ -46,7 +47,10 @@ def read_descriptions(paths: Iterable[Path]) -> dict[str, Description]:
 
 
 def _description(content: Mapping[str, object], place: str) -> Description:
-    """Read a column's description from its JSON content; `place` names the content in errors."""
+    """Read the `Description` of a column from the column's object in a JSON file.
+
+    `place` names file and column in errors.
+    """
     by_key: dict[str, object] = {}
     for key, value in content.items():
         by_key.setdefault(key.strip().lower(), value)
@@ -64,9 +68,10 @@ def _description(content: Mapping[str, object], place: str) -> Description:
 
 
 def description_of(column: str, descriptions: Descriptions) -> Description:
-    """Return the description of a column, whatever the case and codes of its name.
+    """Return the description of a column in `descriptions`; `NOTHING` if there is none.
 
-    The result is `NOTHING` if no file describes the column.
+    If the name `column` is not found, the name in lower case is looked up, and then the name
+    without codes: ``sex`` for ``Sex (1=m, 2=f)``.
     """
     for name in (column, column.lower(), base_name(column)):
         if name in descriptions:

@@ -20,7 +20,7 @@ _OTHER_NAMES = {
 
 
 def warnings_about_cells(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
-    """Return warnings on cells that can be read, but perhaps not as their author meant.
+    """Return warnings on cells that can be read, but perhaps not as the author of the table meant.
 
     Parameters
     ----------

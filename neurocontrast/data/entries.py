@@ -21,7 +21,7 @@ Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Preprocessed scan in the cache, with size and times of its source files to notice changes.
+    """Preprocessed scan in the cache, with size and times of the source files to notice changes.
 
     `VolumeCache` makes an entry by preprocessing a scan, or by reading a cache file.
     """
@@ -38,10 +38,11 @@ class Entry:
 
 
 def header_of(stream: BufferedReader) -> tuple[dict[str, str], int]:
-    """Return the metadata in a safetensors file's header, and the right size of the file in bytes.
+    """Return the metadata of a safetensors file, and the size in bytes that a whole file has.
 
-    `stream` is the file, open at its beginning. A header of `_HEADER_BYTES` or more is not read, so
-    that the metadata are empty.
+    The header tells metadata and size; a file of another size is damaged. `stream` is the file,
+    open at its beginning. A header of `_HEADER_BYTES` or more is not read: the metadata are then
+    empty, and the size counts no arrays.
     """
     n_header = int.from_bytes(stream.read(8), "little")
     header = {}
@@ -80,6 +81,6 @@ def content_of(scan: ScanFiles, noted: Mapping[str, str]) -> str:
 
 
 def checksum(parts: Parts) -> str:
-    """Return the CRC-32 checksum of the volume and affine in a cache file."""
+    """Return the CRC-32 checksum, as text, of the volume and affine that a cache file holds."""
     of_affine = isal_zlib.crc32(parts["affine"].tobytes())
     return str(isal_zlib.crc32(parts["volume"].tobytes(), of_affine))

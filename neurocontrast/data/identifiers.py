@@ -105,9 +105,10 @@ def visits_of_people(
 
 
 def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
-    """Return person → names with visits: s01 → S01_v1, S01_v2.
+    """Return person → names of the person's visits among `participants`: s01 → S01_v1, S01_v2.
 
-    Only people of whom `participants` has two or more names are keys.
+    The person is the part of a name before the visit, in lower case. People of whom `participants`
+    has a single name are left out.
     """
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class SampleKind(ABC):
-    """Kind of samples that are no brains: settings, reading and checks of the data.
+    """Kind of samples besides brain scans and regional measures: settings, reading and checks.
 
-    The package that adds a kind registers a function in `KINDS`, which returns an instance of its
-    subclass; `neurocontrast.natural`, for instance, adds natural images.
+    The package that adds a kind writes a subclass of `SampleKind`, and registers in `KINDS` a
+    function that returns an instance; `neurocontrast.natural`, for instance, adds natural images.
     """
 
     name: ClassVar[str]
@@ -64,9 +64,9 @@ class SampleKind(ABC):
 
     @abstractmethod
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return counts of samples for each part of the table, such as train and test, and for all.
+        """Return a DataFrame with counts of samples: a row for each part of `table`, one for all.
 
-        The last row counts all samples.
+        A part is for instance train or test. The last row counts the samples of all parts.
         """
 
 

@@ -33,8 +33,8 @@ class UnclearSexError(DataError, ValueError):
 class UnseenLevels:
     """Levels (distinct values) of a column that were not in the training table, with their rows.
 
-    Made by `unseen_levels`; false if there are none. `rows` is level → names of rows, and `learned`
-    has the levels of the training table.
+    Made by `unseen_levels`; false as a condition if there are no such levels. `rows` is level →
+    names of rows, and `learned` has the levels of the training table.
     """
 
     column: str
@@ -56,11 +56,14 @@ class UnseenLevels:
         return sentences
 
     def listed(self) -> str:
-        """Return the first new levels, each with the names of its first rows, for a message."""
+        """Return text for a message: up to five new levels, each with the names of its first rows.
+
+        New levels are the ones that were not in the training table.
+        """
         return first_names(list(map(self._with_rows, self.rows)), _N_LEVELS)
 
     def _with_rows(self, level: str) -> str:
-        """Return a level with the names of its first rows, for a message."""
+        """Return text for a message: a level, the number of its rows, and up to three names."""
         names = self.rows[level]
         unit = "rows"
         if len(names) == 1:
@@ -75,9 +78,10 @@ def unseen_levels(
     *,
     names: Sequence[object],
 ) -> UnseenLevels:
-    """Find the levels of a column that are not in `learned`, the levels of the training table.
+    """Return, as `UnseenLevels`, the levels of a new table's column that are not in `learned`.
 
-    A missing cell is no level. `names` are the names of the rows in messages.
+    `levels` has the level of each row, None for a missing cell, and `names` the name of each row.
+    `learned` are the levels (distinct values) of the column in the training table.
     """
     rows: dict[str, list[str]] = {}
     for level, name in zip(levels, names, strict=True):
@@ -87,11 +91,11 @@ def unseen_levels(
 
 
 def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]) -> None:
-    """Refuse a column of sexes with some F or M, and other values that could mean F or M too.
+    """Refuse a column of sexes that has F or M in some rows, and unclear values in other rows.
 
-    A value that is not understood, such as ``H``, would be a third sex besides F and M. Words for
-    other sexes are accepted, and so are codes in a column without any F or M. `names` are the
-    names of the rows.
+    An unclear value, such as ``H``, may mean F or M, and would be a third sex besides them. Words
+    for other sexes are accepted, and so are codes in a column without any F or M. `names` are the
+    names of the rows, for the message.
     """
     if not is_of_sex(column):
         return
@@ -124,9 +128,9 @@ def spelled_alike(levels: Iterable[str]) -> list[list[str]]:
 
 
 def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
-    """Refuse levels of a column that differ only in spelling; `unit` is their noun, as "sites".
+    """Refuse a column of which two levels (distinct values) differ only in spelling.
 
-    `place` names the table in the message.
+    In the message, `unit` is the noun for the levels, as "sites", and `place` names the table.
     """
     for group in spelled_alike(levels):
         raise DataError(
@@ -138,8 +142,8 @@ def check_spelling(levels: Iterable[str], *, place: str, unit: str) -> None:
 def numbers_of(column: str, cells: pd.Series, *, names: Sequence[object]) -> pd.Series:
     """Return a column as floats, NaN for missing cells; refuse text, naming the rows.
 
-    Only in a column named age, ``89+`` is read, as 89. Text in any row is an `UnseenLevelError`;
-    `names` has the rows' names for its message.
+    Only in a column named age, ``89+`` is read, as 89. Text in any row raises an
+    `UnseenLevelError`; `names` has the rows' names for the message of the error.
     """
     if pd.api.types.is_numeric_dtype(cells):
         return pd.Series(cells.to_numpy(dtype="float64", na_value=np.nan), cells.index)
@@ -171,12 +175,12 @@ def inferred(cells: pd.Series) -> pd.Series:
 def level_column(
     column: str, cells: pd.Series, *, learned: Collection[str | None] = ()
 ) -> pd.Series:
-    """Return a column's levels as text, None for missing cells, by the rule of `levels_of`."""
+    """Return a Series of the column's levels as text, None for missing cells, as `levels_of`."""
     return pd.Series(levels_of(column, cells, learned=learned), cells.index, dtype=object)
 
 
 def _first_of(names: Sequence[str], n_shown: int) -> str:
-    """Return the first `n_shown` names for a message, with "…" if there are more."""
+    """Return the first `n_shown` of `names` as one text, which ends in "…" if there are more."""
     more = ""
     if len(names) > n_shown:
         more = ", …"

@@ -1,4 +1,4 @@
-"""Read tables: text files of people, Excel workbooks and Parquet files."""
+"""Read tables from text files (``.tsv``, ``.csv``), Excel workbooks and Parquet files."""
 
 import csv
 import io
@@ -110,7 +110,7 @@ def _check_header(header: list[str], line: int, problems: Problems) -> None:
 def read_sheet(path: Path) -> pd.DataFrame:
     """Read a text table, an Excel workbook (``.xlsx``) or a ``.parquet`` file as text.
 
-    The result has the columns and cells of `read_text_table`.
+    All cells of the result are text, indexed by line, as in the result of `read_text_table`.
     """
     ending = path.suffix.lower()
     if ending == ".parquet":

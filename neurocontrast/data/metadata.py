@@ -139,10 +139,10 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
 
 
 def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
-    """Return the vector `name` of each scan, as a table (n, p) of float32, NaN where missing.
+    """Return the vector `name` of all n scans, a DataFrame (n, p) of float32, NaN where missing.
 
     A vector is a group of p numeric columns. `origin` is a list of columns of the cohort's table,
-    or the path of a file. n is the number of scans.
+    or the path of a file with these columns and ``participant_id``. Rows are in the cohort's order.
     """
     if name in cohort.table:
         raise DataError("the table has a column of that name; give the vector another.")
@@ -166,9 +166,10 @@ def _vector_of(name: str, origin: Sequence[str] | str | Path, cohort: Cohort) ->
 
 
 def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
-    """Return the columns of a file of vectors, a row for each scan of `cohort`, by participant.
+    """Read a file of vectors; return a DataFrame with one row for each scan of `cohort`, in order.
 
-    A scan without a row in the file has NaN.
+    The file has a row for each participant, which is taken for every scan of the participant. A
+    scan whose participant is not in the file has NaN.
     """
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():

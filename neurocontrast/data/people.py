@@ -1,4 +1,4 @@
-"""Read tables of people by one rule for every command, decoded by a JSON file next to the table."""
+"""Read tables of people for all commands alike, decoded by the JSON file next to the table."""
 
 import itertools
 import re
@@ -52,9 +52,9 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 class PeopleTable:
     """Table of people as text, with decoded ages, sexes, sites, diagnoses and head volumes.
 
-    Made by `read_people`. `cells` are indexed by the line in the file; decoded columns have names
-    in lower case. `refused` has, for each column, the row positions of cells that cannot be decoded
-    and stay as written.
+    Made by `read_people`. `cells` are indexed by the line number in the file; decoded columns have
+    names in lower case. `refused` is column → row position → `Refusal`, for cells that cannot be
+    decoded and stay as written.
     """
 
     cells: pd.DataFrame
@@ -65,9 +65,10 @@ class PeopleTable:
 def read_people(table: AnyTable, identity: Collection[str] = ("participant_id",)) -> PeopleTable:
     """Read a table of people as text, decoded by a JSON file and by codes in columns' names.
 
-    Return a `PeopleTable`: ages become years, sexes F and M, volumes of heads mL, and codes of
-    ``Levels`` their meanings. Columns of identifiers (`identity`) and of a fixed meaning are found
-    in upper or lower case.
+    Return a `PeopleTable`, all cells as text: ages become years, sexes F and M, volumes of heads
+    mL, and codes of ``Levels`` their meanings. The JSON file has the table's name, as
+    ``participants.json``; a DataFrame has none. Columns of identifiers (`identity`) and of age,
+    sex, site and diagnosis are found in upper or lower case.
     """
     written = read_text_table(table)
     descriptions: dict[str, Description] = {}
@@ -117,9 +118,8 @@ def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[
     """Return column → new name, for columns of identifiers, age, sex, site and diagnosis.
 
     The new name is in lower case, and without the codes in the old name: ``Sex (1=m, 2=f)`` becomes
-    ``sex``, and ``AGE`` becomes ``age``. Names in another word, as ``Gender``, are not changed.
-    Other columns are not in the result. `identity` has the names of columns of identifiers, such as
-    ``participant_id``.
+    ``sex``, and ``AGE`` becomes ``age``. Columns called by any other word, as ``Gender``, are not
+    in the result. `identity` has the names of columns of identifiers, such as ``participant_id``.
     """
     new_names = {}
     for column in columns:
@@ -131,7 +131,7 @@ def _canonical_names(columns: Iterable[str], identity: Collection[str]) -> dict[
 
 
 def _kind_of(column: str) -> str:
-    """Return the meaning of a column by its name, such as ``age``; "" for an unknown name."""
+    """Return the meaning of a column by its name, ``tiv`` for ``eTIV``; "" for an unknown name."""
     name = base_name(column)
     if name == "etiv":
         return "tiv"
@@ -150,9 +150,9 @@ def _has_no_size(values: Mapping[str, str | Refusal]) -> bool:
 
 
 def _text(cell: str, value: str | Refusal) -> str:
-    """Return the decoded `value` of a cell; the `cell` as written if refused or missing.
+    """Return the new text of a cell: the decoded `value`, or ``n/a`` if `value` is "".
 
-    A value of "" becomes ``n/a``.
+    A cell that is missing, or whose `value` is a `Refusal`, stays as written.
     """
     if isinstance(value, Refusal) or is_missing(cell):
         return cell
@@ -188,7 +188,7 @@ def notes_on_sexes(sexes: Iterable[object]) -> list[str]:
 
 
 def filled_columns(cells: pd.DataFrame) -> list[str]:
-    """Return the columns of a table of text in which some cell is filled."""
+    """Return the names of the columns of a table of text in which some cell is filled."""
     filled = []
     for column in map(str, cells):
         if not all(map(is_missing, cells[column])):  # looks at cells up to the first

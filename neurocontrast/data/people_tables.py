@@ -1,4 +1,4 @@
-"""Join tables of people in a folder to the folder's scans, the most specific table first."""
+"""Join a folder's tables of scans, sessions and people, which count in this order, to the scans."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from neurocontrast.provenance import subject_label
 
 
 class ScanFacts(NamedTuple):
-    """Facts about a scan from tables of people: column → cell, and column → name of its table.
+    """Facts about a scan from tables of people: `cells`, and the table (`sources`) of each cell.
 
-    Made by `PeopleTables.facts_of`. `tables` names all tables with a row for the scan or its
-    person.
+    Made by `PeopleTables.facts_of`. `cells` is column, such as ``age`` → cell, and `sources` is
+    column → name of the table. `tables` names all tables with a row for the scan or its person.
     """
 
     cells: dict[str, str]
@@ -75,9 +75,10 @@ class PeopleTables:
     def facts_of(self, scan: FoundScan) -> ScanFacts:
         """Return a scan's cells from all tables of people; add a problem for each contradiction.
 
-        Sexes and subjects contradict if two tables differ, and ages if two tables of one kind (both
-        of sessions, or both of people) are more than `MAX_AGE_DIFFERENCE` years apart. Problems are
-        added to `problems`.
+        A cell is taken from the first table that has the column filled, the most specific one. Two
+        tables contradict each other if they give two sexes, two subjects, or, as tables of one kind
+        (both of sessions, or both of people), ages more than `MAX_AGE_DIFFERENCE` years apart.
+        Problems are added to `problems`, and the first cell stays.
         """
         rows = list(self._rows_of(scan))
         facts = ScanFacts({}, {}, {row.source for row in rows})
@@ -123,7 +124,8 @@ class PeopleTables:
     def people(self) -> dict[str, str]:
         """Return person → name of a table, for all people in tables of participants.
 
-        The tables are the user's and ``participants.tsv``; people without a scan are included.
+        The tables are `phenotypes`, which the user names, and ``participants.tsv``, whose name is
+        returned for a person in both. People without a scan are included.
         """
         people: dict[str, str] = {}
         for dataset, tables in self._general.items():
@@ -158,16 +160,21 @@ class PeopleTables:
         return [f"{first_names(tables, 1)}: {note}." for note, tables in tables_of.items()]
 
     def sessions_of(self, scan: FoundScan) -> set[str]:
-        """Return the sessions that tables of people name for a scan's person."""
+        """Return the set of sessions that tables of people name for the person of `scan`.
+
+        The set is empty if no table names a session.
+        """
         sessions: set[str] = set()
         for table in [*self.general(scan.dataset), *self.of_subject(scan)]:
             sessions.update(table.of(scan))
         return sessions - {""}
 
     def general(self, dataset: str) -> list[Phenotype]:
-        """Return the tables of people of a data set: users' tables, ``phenotype/``, participants.
+        """Return the tables of people of a data set, as read, in the order in which they count.
 
-        `dataset` is the folder of the data set; "" for the root folder.
+        First are `phenotypes`, which the user names, then the data set's ``phenotype/*.tsv`` and
+        ``participants.tsv``. `dataset` is the data set's folder below ``tree.root``; "" for the
+        data set in ``tree.root`` itself.
         """
         if dataset not in self._general:
             tables = []
@@ -182,7 +189,8 @@ class PeopleTables:
     def _general_paths(self, below: str) -> Iterator[str]:
         """Yield the paths of ``phenotype/*.tsv`` and ``participants.tsv`` of the data set `below`.
 
-        `below` is the data set's folder with a "/" at the end; "" for the root folder.
+        `below` is the data set's folder below ``tree.root``, with a "/" at the end; "" for
+        ``tree.root`` itself.
         """
         for name in self.tree.folders.get(f"{below}phenotype", ()):
             if name.endswith(".tsv"):
@@ -191,7 +199,10 @@ class PeopleTables:
             yield f"{below}participants.tsv"
 
     def _rows_of(self, scan: FoundScan) -> Iterator[_Row]:
-        """Yield a `_Row` for each row of a table that applies to `scan`, most specific first."""
+        """Yield a `_Row` for each row on `scan` in the folder's tables, the most specific first.
+
+        Rows of the scan itself come first, then rows of its session, and last rows of its person.
+        """
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
             for cells in table.rows.get(subject_label(scan.path), {}).values():

@@ -36,10 +36,11 @@ from neurocontrast.provenance import subject_label
 class Phenotype:
     """Decoded rows of a table of people, sessions or scans: subject → session → column → cell.
 
-    Made by `read_phenotype`. Cells under the session "" hold for all sessions of the subject.
+    Made by `read_phenotype`. Cells under the session "" hold for all sessions of the subject. In a
+    table of scans, the path of each file is in place of the subject.
 
-    `notes` say how codes were read; `not_taken` is meaning → columns that look like age, sex or
-    site.
+    `notes` say how codes were read. `not_taken` has the columns that look like ``age``, ``sex`` or
+    ``site``, under these keys, if the table has no column of a usual name for it.
     """
 
     source: str
@@ -50,7 +51,8 @@ class Phenotype:
     def label_of(self, scan: FoundScan) -> str:
         """Return the key in `rows` of a scan's person, for instance ``01``.
 
-        The key is ``DATASET_SUBJECT`` if the table has such a row, or ``SUBJECT``.
+        The key is ``DATASET_SUBJECT`` if `rows` has it, and else ``SUBJECT``, even if `rows` has no
+        such key.
         """
         label = subject_label(scan.person)
         if label in self.rows:
@@ -58,7 +60,7 @@ class Phenotype:
         return subject_label(scan.subject)
 
     def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
-        """Return the rows of a scan's person: session → column → cell."""
+        """Return the rows of a scan's person, session → column → cell; empty if there are none."""
         return self.rows.get(self.label_of(scan), {})
 
 
@@ -147,9 +149,10 @@ def _session_of(cell: str) -> str:
 
 
 class _DecodedColumns(NamedTuple):
-    """Decoded columns: meaning (as age) → written cell → value or refusal; and notes on codes.
+    """Decoded columns of a table, and notes that say how codes were read.
 
-    Made by `_decoded_columns`; the notes say how codes were read.
+    Made by `_decoded_columns`. `values` is meaning of a column, such as "age" → cell as written →
+    decoded text, or a `Refusal`.
     """
 
     values: dict[str, dict[str, str | Refusal]]
@@ -244,9 +247,9 @@ def _refuse_codes(kind: str, cells: pd.Series, values: dict[str, str | Refusal])
 
 @dataclass
 class _Rows:
-    """Rows of a table of people as `read_phenotype` adds them, with the line of each.
+    """Rows that `read_phenotype` adds one by one to `phenotype`, and problems of the rows.
 
-    `line_of` is (person, session) → line of the first row.
+    `line_of` is (person, session) → line number in the file of the first row of that pair.
     """
 
     phenotype: Phenotype
@@ -287,7 +290,7 @@ class _Rows:
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     """Return a hint that a column besides `column` has "age" in its name and holds numbers.
 
-    The hint is "" if no other column has.
+    The hint is "" if there is no such column.
     """
     for name in table.columns:
         words = re.split("[^a-z]+", name.lower())
@@ -308,7 +311,7 @@ def _identifiers_of(file: PhenotypeFile, table: pd.DataFrame) -> tuple[str, list
 
 
 def _identifiers(table: pd.DataFrame, column: str) -> list[str]:
-    """Return the subject of each row by `column` of a table, without ``sub-`` (`subject_label`).
+    """Return the subject in each row of a table, the cell in `column` without ``sub-``.
 
     Numbers in a column ``IXI_ID`` become IXI012, as in the names of files.
     """

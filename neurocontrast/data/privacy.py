@@ -106,7 +106,10 @@ def _with_sidecar(image: Path) -> list[Path]:
 
 
 def _add_columns(table: Path, problems: Problems) -> None:
-    """Add a problem for each column that could identify a patient, and for ages above 89 years."""
+    """Add a problem for each column that could identify a patient, and for each with ages above 89.
+
+    The problems are added to `problems`; the one for ages has the number of ages above 89 years.
+    """
     cells = read_people(table).cells
     for column in cells.columns:
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):

@@ -94,7 +94,7 @@ def _load(scan: ScanFiles, preprocessing: Preprocessing | None) -> MetaTensor:
 
 
 def _doubts_about_masks(image: MetaTensor) -> Iterator[str]:
-    """Yield a warning for each channel with only two intensities, as a mask has."""
+    """Yield a message for each channel of a scan that has only two intensities, as a mask has."""
     for voxels in image.numpy():
         low = voxels.min()
         high = voxels.max()
@@ -103,7 +103,10 @@ def _doubts_about_masks(image: MetaTensor) -> Iterator[str]:
 
 
 def problem_of_headers(files: Sequence[str], headers: Sequence[ScanHeader]) -> str:
-    """Return a message if sform and qform of a scan's files disagree; "" if they agree."""
+    """Return one message on the files of a scan whose sform and qform disagree; "" if none do.
+
+    `headers` has the header of each of `files`.
+    """
     apart = []
     for file, header in zip(files, headers, strict=True):
         if header.disagreement:
@@ -189,7 +192,7 @@ def doubts_about(cohort: Cohort) -> list[str]:
 
 
 def _doubts_about_sites(table: pd.DataFrame) -> list[str]:
-    """Return warnings about small sites, and about sites with a single diagnosis."""
+    """Return a list of warnings: one on all small sites, one on all sites with one diagnosis."""
     doubts = []
     counts = table.groupby("site")["subject_id"].nunique()
     small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
@@ -207,7 +210,7 @@ def _doubts_about_sites(table: pd.DataFrame) -> list[str]:
 
 
 def _doubts_about_names(subjects: pd.Series) -> list[str]:
-    """Return warnings about subjects whose names differ only in case or ``sub-``."""
+    """Return a warning for each group of subjects whose names differ only in case or ``sub-``."""
     names = pd.Series(subjects.astype(str).unique())
     doubts = []
     for _, group in names.groupby(names.str.lower().str.removeprefix("sub-"), sort=False):
@@ -217,7 +220,11 @@ def _doubts_about_names(subjects: pd.Series) -> list[str]:
 
 
 def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
-    """Return warnings about whole heads, and about brains that are not in MNI space."""
+    """Return a list of warnings: one on all whole heads, one on all brains not in MNI space.
+
+    `extents` is scan → extent of the head or brain. A warning has the number of such scans and the
+    file of the first; without such scans there is no warning.
+    """
     heads: list[ScanFiles] = []
     elsewhere: list[ScanFiles] = []
     for scan, extent in extents.items():
@@ -245,11 +252,11 @@ def doubts_about_extents(extents: Mapping[ScanFiles, Extent]) -> list[str]:
 
 
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
-    """Return warnings about scans, from their `findings`, each as one text for all its images.
+    """Return warnings about scans as texts, a single text for all scans with the same warning.
 
-    `findings` are the results of `inspect_scan`, one for each scan. A warning that several images
-    share has their number and the first path. Further warnings name files that are copies of one
-    another, and ``.npy`` arrays among NIfTI images.
+    `findings` are the results of `inspect_scan`, one for each scan. A warning of several scans has
+    the number of scans and the path of the first. The last warnings are on files that are copies of
+    one another, and on ``.npy`` arrays among NIfTI images.
     """
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)

@@ -54,8 +54,8 @@ def _tree_of_tables(root: Path, tables: Sequence[Path]) -> Tree:
 def tree_at(root: Path, tables: Sequence[Path] = ()) -> Tree:
     """Return a `Tree` of all files below the folder `root`, or of one table of regional measures.
 
-    With `tables`, the tree has only these tables below `root`. A `root` that is any other file is
-    refused.
+    The table is `root` itself, if that is a file; a file of any other content is refused. With
+    `tables`, which lie below the folder `root`, the tree lists only these and no other files.
     """
     if tables:
         return _tree_of_tables(root, tables)

@@ -69,8 +69,8 @@ class DataSettings(ScanSettings, Replaceable, TableSettings):
     """Choose scans of brains, and their preprocessing.
 
     The preprocessing has the settings of `neurocontrast.transforms.Preprocessing`.
-    Transforms that lead from the path of a scan to its image can take their place, from Python:
-    ``pretrain(..., transforms=Compose([...]))``.
+    From Python, transforms that lead from the path of a scan to its image can replace this
+    preprocessing: ``pretrain(..., transforms=Compose([...]))``.
     """
 
     kind: Literal["volumes"] = "volumes"

@@ -48,9 +48,9 @@ _ZERO = "Tables disagree on what 0 and 1 mean for sex, so 0/1 is not accepted; w
 class SexColumn:
     """Result of `read_sexes`: for each cell of a column "F", "M", "" if missing, or a `Refusal`.
 
-    `others` are the refused cells, as written, with a word of `OTHERS`: a sex other than F and M
-    (``diverse``), or an answer that the sex is not known or not told (``unknown``). `notes` say how
-    codes were read.
+    `others` is the set of refused cells, as written, that are a word of `OTHERS`: a sex other than
+    F and M (``diverse``), or an answer that the sex is not known or not told (``unknown``). `notes`
+    are for the user and say how codes were read.
     """
 
     values: tuple[str | Refusal, ...]
@@ -139,9 +139,10 @@ def _reading(word: str, words: frozenset[str]) -> str | Refusal:
 
 
 def _of_code(word: str, words: frozenset[str]) -> str | Refusal:
-    """Return the sex of a code 1 or 2, or a `Refusal` if the column has further numbers.
+    """Return "M" for the code 1, "F" for 2, or a `Refusal` if the column has any other number.
 
-    `word` is the code as text, and `words` are all words of the column.
+    `word` is the code as text, and `words` are all words of the column. A number for a missing sex,
+    such as 9, counts as another number, too.
     """
     numbers = set(map(number_of, words)) - {None}
     if numbers <= set(CODES):
@@ -161,9 +162,9 @@ def _hint(spellings: Iterable[str]) -> str:
 
 
 def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
-    """Return a note if codes 1 and 2 of a column were read as male and female; empty without codes.
+    """Return a tuple of one note if codes 1 and 2 were read as male and female; empty if not.
 
-    `readings` is cell → sex or refusal.
+    The note is for the user. `readings` is cell of the column → sex or refusal.
     """
     has_codes = False
     has_words = False

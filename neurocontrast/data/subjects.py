@@ -1,4 +1,7 @@
-"""Find the subject of each participant in a folder, by column ``subject_id`` of its tables."""
+"""Find the subject (person) of each participant by column ``subject_id`` of a folder's tables.
+
+One subject can be several participants, for instance one for each visit.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,11 +20,11 @@ _LACKING = (
 def subjects_of_participants(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], problems: Problems, notes: list[str]
 ) -> dict[str, str]:
-    """Return participant → subject; empty if no table has a column ``subject_id``.
+    """Return participant → subject (person); empty if no table has a column ``subject_id``.
 
-    `facts` has the cells of each scan. A problem is added to `problems` for each scan of a
-    participant with two subjects, or without a subject while other participants have one. A note is
-    added to `notes` if several participants are one subject.
+    `facts` has the cells that tables give for each scan. A problem is added to `problems` for each
+    scan of a participant with two subjects, or without a subject while other participants have one.
+    A note is added to `notes` if several participants are one subject.
     """
     stated: dict[str, dict[str, None]] = defaultdict(dict)
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -100,9 +103,9 @@ def _check_people(
 ) -> None:
     """Compare names and sexes of the scans' subjects, and add to `problems` and `notes`.
 
-    A problem is added for each scan whose subject differs from another one only in a visit, as
-    S01_v2 from S01_v1, and a note if subjects are F in one scan and M in another. `subject_of` is
-    participant → subject; a participant who is absent there is a subject.
+    A problem is added for each scan whose subject's name differs from another one only in a later
+    visit, as S01_v2 from S01_v1, and one note names the subjects who are F in one scan and M in
+    another. `subject_of` is participant → subject; a participant absent there is a subject.
     """
     subjects = []
     sexes = []
@@ -118,9 +121,9 @@ def _check_people(
 
 
 def _problem_of(subjects: Collection[str]) -> str:
-    """Return the message for a participant who does not have exactly one subject.
+    """Return the message for a participant for whom tables name no subject (person), or several.
 
-    `subjects` are the participant's subjects in the tables: none, or several.
+    `subjects` are these subjects, from the columns ``subject_id`` of the tables.
     """
     if not subjects:
         return _LACKING

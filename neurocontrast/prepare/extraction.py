@@ -86,7 +86,7 @@ def _network(name: str) -> torch.jit.ScriptModule:
 
 
 def _scaled(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Scale a head's intensities as for deepbet's networks: clipped to [`low`, `high`], then moved.
+    """Return a head's intensities for deepbet's networks: clipped to [`low`, `high`], then scaled.
 
     After clipping, intensities are shifted and scaled to mean 0.449 and standard deviation 0.226.
     """

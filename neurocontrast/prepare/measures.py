@@ -55,7 +55,10 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class _Template:
-    """MNI152 template to measure scans with: masks at 2 and 4 mm, intensities, Fourier spectra."""
+    """MNI152 template to measure scans with: brain masks, and intensities with Fourier spectra.
+
+    `brain` is the mask of the template's brain on the 2 mm grid, and `coarse` on the 4 mm grid.
+    """
 
     brain: Mask
     coarse: Mask
@@ -68,12 +71,13 @@ class _Template:
 def measure_scan(
     path: str, mask_path: str = "", grey_path: str = "", white_path: str = ""
 ) -> Measured:
-    """Measure image quality and position of one skull-stripped scan in MNI space.
+    """Measure image quality and position of one skull-stripped scan in MNI space, as `Measured`.
 
     The arguments are files: the scan, its brain mask, and its maps of grey and of white matter; a
     missing mask or map is "". A ``.npy`` array is taken to span the box of MNI152. Without a mask,
-    voxels that are clearly brighter than the corners of the image are the brain; without maps of
-    grey and white matter, three classes of intensity are taken for the tissues.
+    voxels that are clearly brighter than the corners of the image are the brain. Without maps of
+    grey and white matter, the brain's intensities are divided into three classes, of which the
+    brightest counts as white matter and the middle one as grey matter.
     """
     template = _template()
     brain, inside, focus = _brain_of(path, mask_path)
@@ -112,10 +116,9 @@ def compare_with_others(
     """Correlate each scan, and its left-right asymmetry, with the mean of other people's scans.
 
     Returned are two arrays (n,), the correlations of the scans and of the asymmetries. An asymmetry
-    is the left half minus the mirrored right half. A scan whose left and right are swapped has the
-    opposite sign, so its asymmetry correlates negatively with the others'. Where the scans share
-    too little asymmetry, because images have none or half of them are swapped, correlations of
-    asymmetries are NaN.
+    is the left half minus the mirrored right half. In a scan whose left and right are swapped it
+    has the opposite sign, and a negative correlation. If the scans share too little asymmetry,
+    because images have none or half of the images are swapped, correlations of asymmetries are NaN.
 
     Parameters
     ----------
@@ -167,15 +170,15 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
 def _over_shifts(spectrum: npt.NDArray[Any]) -> Doubles:
     """Return the sums of products of two images at all shifts up to `REACH` steps, to each side.
 
-    `spectrum` is the product of the images' Fourier spectra. The array has one axis for each axis
-    of space.
+    `spectrum` is the product of the images' Fourier spectra. The result has one axis for each axis
+    of space, and one value for each shift.
     """
     rolled = np.roll(fft.irfftn(spectrum, _FFT_SHAPE), (REACH,) * 3, (0, 1, 2))
     return np.asarray(rolled[(slice(0, 2 * REACH + 1),) * 3])
 
 
 def template_strip() -> Mask:
-    """Return the template's brain mask on three slices side by side, as in a scan's thumbnail."""
+    """Return the template's brain mask (2-D) on three slices side by side, as in a thumbnail."""
     return _strip(_template().brain)
 
 
@@ -195,8 +198,8 @@ def _between(line: Doubles) -> float:
 def _template() -> _Template:
     """Return nilearn's MNI152 template as a `_Template`, made once for all scans.
 
-    The template's brain mask is resampled to grids of 2 mm and 4 mm, and the intensities to 4 mm;
-    their Fourier spectra are computed to find a scan's position.
+    The template's brain mask is resampled to grids of 2 mm and 4 mm, and the intensities to 4 mm.
+    Fourier spectra of mask and intensities at 4 mm serve to find a scan's position.
     """
     from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
@@ -222,8 +225,9 @@ def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
 
 
 def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
-    """Read a brain on the 2 mm grid, 0 outside; its mask; and the image's entropy focus criterion.
+    """Read a brain; return the brain, 0 outside a mask, the mask, and the entropy focus criterion.
 
+    Brain and mask are on the 2 mm grid `GRID`; the criterion is of the image in the file `path`.
     Without a `mask_path`, voxels clearly brighter than the corners of the image are the brain.
     """
     voxels, affine = _read(path)
@@ -260,15 +264,16 @@ def _coarse(voxels: Floats) -> Floats:
 
 
 def _unit(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return values of mean 0 and length 1 along the last axis, by subtraction and division."""
+    """Return `values`, shifted to mean 0 and divided to length 1, along the last axis."""
     centred = values - values.mean(axis=-1, keepdims=True)
     return centred / np.maximum(np.linalg.norm(centred, axis=-1, keepdims=True), 1e-12)
 
 
 def _with_mean_of_others(values: Floats, owners: npt.NDArray[np.intp]) -> Doubles:
-    """Correlate each row (n, n_values) with the mean of the rows of other owners (people).
+    """Correlate each row of `values` (n, n_values) with the mean over other people; return (n,).
 
-    Rows are first scaled to length 1, and then averaged over each owner.
+    `owners` is the person of each row. Rows are scaled to mean 0 and length 1, and averaged for
+    each person; the mean is over the averages of all people but the row's own.
     """
     unit = _unit(values)
     sums = np.zeros((int(owners.max()) + 1, unit.shape[1]))
@@ -345,7 +350,10 @@ def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _thumbnail(brain: Floats) -> bytes:
-    """Return three slices of a brain, side by side, as a JPEG file."""
+    """Return the bytes of a JPEG file with a sagittal, a coronal and an axial slice side by side.
+
+    `brain` is the image of a brain on the 2 mm grid `GRID`.
+    """
     inside = brain[brain > 0]
     scale = 1.0
     if inside.size:

@@ -92,7 +92,10 @@ def stems_of(stem: str, n_imitations: int) -> list[str]:
 
 
 def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]:
-    """Return the names of the image files that `options` make of a scan; of all kinds if None."""
+    """Return the names of the image files of a prepared scan: brain, and tissue maps by `options`.
+
+    Tissue maps are left out if ``options.tissue`` is off, and not if `options` is None.
+    """
     images: Sequence[str] = IMAGES
     if options is not None and not options.tissue:
         images = IMAGES[:1]
@@ -135,10 +138,11 @@ def _record_of(folder: Path, stem: str) -> PreparedScan | None:
 def problem_of_images(
     folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions
 ) -> str:
-    """Return why images in `folder` must not be replaced by a scan's; "" if they may be.
+    """Return why the images of `stem` in `folder` must not be replaced; "" if they may be.
 
-    Images of the same `stem` must not be replaced if they were prepared from another scan, probably
-    of another cohort. Files are read only if the path of the scan has changed.
+    The images must not be replaced by new ones of the scan `path` if the record ``{stem}.json``
+    names another scan, probably of another cohort. The scan is read only if `path` differs from the
+    path in the record.
     """
     record = _record_of(folder, stem)
     if record is None or record.input.place == _place_of(path):

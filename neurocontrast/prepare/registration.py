@@ -46,7 +46,11 @@ class Registration:
     """Negative mutual information (Mattes et al. 2003) after registration; lower is better."""
 
     def scales(self) -> list[float]:
-        """Return the scan's brain size over the template's along three axes (singular values)."""
+        """Return the size of the scan's brain divided by the template's, along three axes.
+
+        The axes are principal axes of the map: the result has the singular values of the linear
+        part of `matrix`, the largest first.
+        """
         scales: list[float] = np.linalg.svd(self.matrix[:3, :3], compute_uv=False).tolist()
         return scales
 
@@ -188,8 +192,9 @@ def _template() -> tuple[sitk.Image, sitk.Image]:
 def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransform:
     """Return an affine map from the template to a scan, from which the registration starts.
 
-    The template's centre is put on the brain's `centre`, in RAS millimetres, and the head is bent
-    by `pitch` in degrees.
+    The map moves the centre of the template's brain to `centre`, the centre of the scan's brain in
+    RAS millimetres, and turns the template by `pitch` degrees about the axis from left to right. It
+    leads from LPS millimetres to LPS millimetres, the coordinates of ITK.
     """
     transform = sitk.AffineTransform(3)
     turn = np.radians(pitch)

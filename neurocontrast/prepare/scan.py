@@ -78,8 +78,8 @@ def prepare_scan(
 ) -> ScanOutcome:
     """Prepare one scan, unless prepared before; return the scan's measures or a problem.
 
-    The measures are in a `ScanOutcome`; for a scan that was prepared before they are read from its
-    record ``{stem}.json``.
+    The measures are in a `ScanOutcome`; for a scan that was prepared before, the measures in the
+    record ``{stem}.json`` are returned.
 
     `source` is the file of the scan, and `mask_path` the file of its brain mask, or "". Written to
     `folder` are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and the record ``{stem}.json``,
@@ -137,7 +137,8 @@ def _tissue(
 ) -> tuple[dict[str, Floats], list[float]]:
     """Return a brain's tissue maps (``gm``, ``wm``, ``csf``), and each tissue's mean intensity.
 
-    Both are empty if ``options.tissue`` is off. `brain` is in MNI152, and `inside` is its mask.
+    Maps and means are empty if ``options.tissue`` is off. `brain` is in MNI152, and `inside` is the
+    brain's mask.
     """
     if not options.tissue:
         return {}, []
@@ -149,9 +150,10 @@ def _tissue(
 def _prepare(
     source: str, mask_path: str, options: PrepareOptions
 ) -> tuple[dict[str, Floats], ScanMeasures]:
-    """Return images of a head in MNI152 by name (``brain``, ``gm`` …), and measures of the scan.
+    """Return images of a head in MNI152 by name (``brain``, ``gm`` …), and a `ScanMeasures`.
 
-    `source` is the file of the head, `mask_path` the file of a brain mask, or "".
+    The images are arrays on the grid of ``options.spacing_mm``, and nothing is written. `source` is
+    the file of the head, and `mask_path` the file of a brain mask; with "", the brain is found.
     """
     voxels, affine = _canonical(source)
     mask, extraction = _mask(voxels, affine, mask_path, source)
@@ -195,10 +197,10 @@ def _to_thousandth(scale: float) -> float:
 def _native_volumes(
     maps: dict[str, Floats], registration: Registration, spacing_mm: float
 ) -> dict[str, float]:
-    """Return the volumes of head and tissues of a scan before registration, in mL.
+    """Return a person's volumes in mL: ``tiv`` (inside the skull), ``gm_ml`` and other tissues.
 
-    Keys are ``tiv``, and ``gm_ml`` … for the tissue `maps`. The volumes are the template's head,
-    and the sums of the tissue maps, times the change of volume by the registration.
+    The volume inside the template's skull, and the sums of the tissue `maps`, which are in MNI152,
+    are multiplied by the change of volume from the template to the scan (`registration`).
     """
     change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
     volumes = {"tiv": round(template_ml() * change, 1)}
@@ -209,7 +211,7 @@ def _native_volumes(
 
 
 def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
-    """Read an image file; return the voxels in RAS order, and their affine.
+    """Read an image file; return voxels (D, H, W) in RAS order, and the voxels' affine (4, 4).
 
     An array without a header is refused.
     """
@@ -225,9 +227,10 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
 def _mask(
     voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return a scan's brain mask and its origin: a mask file, zeros outside a brain, or deepbet.
+    """Return a scan's brain mask, from a mask file, zeros outside a brain or deepbet, and a word.
 
-    A mask file of another shape or place than `source` is refused.
+    The word tells the origin: ``mask_path``, ``stripped already`` or ``deepbet``. A mask file is
+    refused if its shape, or its position in space, is not that of the scan in the file `source`.
     """
     if mask_path:
         mask, mask_affine = _canonical(mask_path)
@@ -283,12 +286,12 @@ def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
 def _imitations(spacing_mm: float) -> TwoViews:
     """Return a `TwoViews`, whose method `view` changes a brain as if acquired at another scanner.
 
-    The argument `view` of this method is a number, and each number gives another random change of
-    registration (size and position), contrast, bias field, sharpness, noise and brain extraction.
-    `spacing_mm` is the voxel size of the brain. The ranges cover the differences between sites of
-    three collections: the ratio of white to grey matter is 1.3 to 1.5, the brain's size in the
-    template's space differs by 5 % of its volume's third root, and the rim of fluid that an
-    extraction leaves is up to 6 mm deep.
+    The argument `view` of this method is the number of a copy: each number gives another random
+    change of registration (size and position), contrast, bias field, sharpness, noise and brain
+    extraction. `spacing_mm` is the voxel size of the brain. The ranges of the changes cover the
+    differences seen between sites of three collections: white matter is 1.3 to 1.5 times as bright
+    as grey matter, the third root of the brain's volume in the template's space differs by 5 %, and
+    the rim of fluid that an extraction leaves is up to 6 mm deep.
     """
     rim = _voxels(0.5, spacing_mm)
     settings = AugmentSettings(

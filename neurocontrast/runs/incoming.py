@@ -69,8 +69,8 @@ class EmbeddedScans:
     def notes(self, index: pd.Index) -> pd.DataFrame:
         """Return a table of warnings and errors to join to a table of predictions of the scans.
 
-        The columns are ``warnings`` and ``error``. The table has a row for each scan; its index is
-        `index`.
+        The columns are ``warnings`` and ``error``, with a row for each scan. `index` becomes the
+        index of the table: pass the one of the predictions.
         """
         return pd.DataFrame({"warnings": self.warnings, "error": self.errors}, index=index)
 
@@ -89,7 +89,12 @@ class IncomingScans:
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of regional measures for each network; empty if networks read scans."""
+        """Standardisation of regional measures, one for each network of the run, in the run's
+        order.
+
+        Each is stored with its network and has the medians, means and SDs of measures of the
+        network's training people. The list is empty if the networks read scans.
+        """
         contracts = []
         for reading in self.readings:
             if isinstance(reading.source, RegionalMeasures):
@@ -309,10 +314,12 @@ class LoadedRun:
     def _cohort_of(
         self, source: Brains, scans: AnyTable, images_root: str | os.PathLike[str] | None
     ) -> Cohort:
-        """List the scans of a table, a folder or a file for one network of the run.
+        """Return the cohort of scans in a table, a folder or a file of one scan, for one network of
+        the run.
 
-        `source` is the object that reads and preprocesses the network's scans. Only rows that
-        ``embedding.where`` selects are returned; if there are none, `DataError` is raised.
+        A run may have several networks; `source` is the object that reads and preprocesses the
+        scans of this one. Only rows that ``embedding.where`` selects are returned; if there are
+        none, `DataError` is raised.
         """
         path = place_of(scans)
         cohort = source.unlisted(scans, images_root=images_root)  # people with measures
@@ -340,11 +347,13 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: AnyConfig | None,
 ) -> IncomingScans:
-    """Return the scans to predict, listed, with the networks of a run that compute their features.
+    """Load a run and list the scans to predict; return both, as one object that can embed the
+    scans.
 
-    The scans are listed from `scans`, a table, a folder or a file, and are not embedded yet. The
-    networks are loaded from the folder `run`. `fitted` is the probe that predicts from the
-    features; a probe that was fitted on features of another encoder is refused.
+    The scans are listed from `scans`, a table, a folder or a file of one scan, and are not embedded
+    yet. The networks are loaded from the folder `run`. `fitted` is the probe that will predict from
+    the features, and is only checked: a probe that was fitted on features of another encoder is
+    refused.
     """
     loaded = LoadedRun.load(run, config)
     loaded.check_probe(fitted)

@@ -124,9 +124,11 @@ def join_runs(
 
 
 def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuse a folder to which a joined run cannot be written.
+    """Refuse the folder `target` if a joined run cannot be written there.
 
-    Such a folder holds files that are no joined run, or is, holds or lies in a run to be joined.
+    A joined run has copies of the encoders of several runs. Refused are a folder that holds other
+    files than a joined run, and a folder that is, holds or lies in one of the runs to join
+    (`folders`).
     """
     check_output_folder(target, overwrite=overwrite, marker=MEMBERS, what="a joined run")
     if has_members(target) and read_record(target).joined is None:
@@ -144,9 +146,11 @@ def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> 
 
 
 def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
-    """Read the runs to be joined, and refuse all that are unfinished, damaged, or no runs.
+    """Read the runs to be joined, in the order of `folders`, which maps each run's name to its
+    folder.
 
-    `folders` maps the name of each run to its folder.
+    If any run is unfinished or damaged, or any folder is no run, one CheckpointError names them
+    all.
     """
     runs = []
     problems = []
@@ -293,7 +297,8 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
     """Copy an encoder's weights, settings and records, but no checkpoints, into a folder `target`.
 
     `member` is the encoder's folder before joining, and `target` the encoder's folder within the
-    joined run. `contract` is its ``encoder.json``.
+    joined run. `contract` is the content of the encoder's ``encoder.json``, which is written to
+    `target`.
     """
     copy_encoder(member, contract, target)
     for name in _KEPT:
@@ -305,7 +310,8 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
-    """Return ``provenance.json`` of a joined run: cohorts and training people of all its runs.
+    """Return the content of a joined run's ``provenance.json``: cohorts and training people of
+    `runs`.
 
     `unknown` has the names of the runs that do not record everybody on whom they were trained. The
     result lists these names under the key `UNKNOWN`.

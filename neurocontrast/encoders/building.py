@@ -183,9 +183,10 @@ class TwoEncoders(ContrastiveModel):
 
 
 class _EncoderPair(nn.Module):
-    """Two encoders as one network, for `TwoEncoders`: encodes pairs of samples to features.
+    """Two encoders as one network, for `TwoEncoders`: encodes n pairs of samples to features.
 
-    Features have the shape (2 n, n_features), padded with zeros to the larger number of features.
+    Features have the shape (2 n, n_features), first all of the first encoder, then all of the
+    second. The encoder with fewer features has zeros in their place.
     """
 
     def __init__(self, *encoders: Encoder) -> None:

@@ -371,8 +371,9 @@ class Supervised(Objective):
     def n_outputs(self, categories: Mapping[str, Sequence[str]]) -> int:
         """Return the number of outputs that the projection head needs for the column to predict.
 
-        The number is 1 for a column of numbers, and the number of classes with the error
-        ``cross-entropy``. `categories` has the names of the categories of each column.
+        The number is 1 for a column of numbers. If the setting ``error`` of this loss is
+        ``cross-entropy``, the column has classes, and the number is that of its classes.
+        `categories` has the names of the categories of each column.
         """
         if self.kind == "continuous":
             return 1
@@ -412,7 +413,7 @@ class Supervised(Objective):
             self.sd = exact.std(correction=0).to(self.sd)
 
     def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> Description:
-        """Describe the meaning of the network's predictions, for ``encoder.json``.
+        """Return a dictionary for ``encoder.json`` on the column that the network predicts.
 
         Parameters
         ----------

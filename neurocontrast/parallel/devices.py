@@ -106,12 +106,13 @@ class Launched(NamedTuple):
 
 
 def launched(environment: Mapping[str, str] | None = None) -> Launched:
-    """Detect which launcher started this process, and the number of this process.
+    """Return which launcher started this process, and the rank of this process among all processes.
 
     `srun` is recognised by the variables of a SLURM step, because a batch script without `srun` is
     a single process. If the command line (``neurocontrast``) has Lightning Fabric start further
     processes, they are recognised by an environment variable, named by the constant `COMMAND`, that
-    holds the process ID of the first process.
+    holds the process ID of the first process. Without a launcher, the result is that of a single
+    process of rank 0.
 
     Parameters
     ----------

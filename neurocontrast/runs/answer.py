@@ -100,8 +100,7 @@ def _measures_near_means(contract: MeasuresContract) -> pd.DataFrame:
 
 
 def _channels_of_phantom(shape: tuple[int, ...], n_channels: int) -> list[npt.NDArray[np.float64]]:
-    """Return a phantom of nested ellipsoids (white matter, grey matter, fluid), as an array a
-    channel.
+    """Return a phantom of nested ellipsoids (white and grey matter, fluid) as a list of channels.
 
     The list has `n_channels` arrays of the same `shape`. With one channel, voxels have the
     brightness of the tissue; with several, the channels are maps of grey matter, white matter and
@@ -209,8 +208,7 @@ def read_answer(folder: Path) -> KnownAnswer:
 
 
 def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
-    """Return for each channel of a preprocessed scan a dictionary with keys ``litres`` and
-    ``bright``.
+    """Return for each channel of a preprocessed scan ``litres`` and ``bright``, in a dictionary.
 
     ``litres`` is the volume of all voxels that differ from the channel's corner voxel, or, for
     values from 0 to 1.5 (a map of tissue), the sum of the map. ``bright`` is the 99th percentile of
@@ -280,9 +278,7 @@ def doubts_of_scan(
 
 
 def _describe_grid(header: ScanHeader) -> str:
-    """Describe a scan's grid as text: numbers and sizes of voxels along each axis, and if in MNI
-    space.
-    """
+    """Describe as text a scan's voxels, their size along each axis, and if marked as MNI space."""
     voxels = f"{'×'.join(map(str, header.shape))} voxels"
     if header.spacing_mm is not None:
         voxels += f" of {'×'.join(map('{:.3g}'.format, header.spacing_mm))} mm"

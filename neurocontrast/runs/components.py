@@ -88,8 +88,7 @@ class RunComponents:
         return facts
 
     def columns_of_no_effect(self) -> Iterator[str]:
-        """Yield a warning for each column of the loss with one value, or none, in the training
-        scans.
+        """Yield a warning for each column of the loss with at most one value in the training scans.
 
         Missing values do not count. Such a column cannot shape the features. Nothing is yielded for
         a linear encoder, which has no loss.

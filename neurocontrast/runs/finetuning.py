@@ -148,7 +148,7 @@ class FoldsPlan:
 
     @property
     def choices(self) -> Description:
-        """Settings to record for this fine-tuning, by name, from which it can be done again.
+        """Settings with which to repeat this fine-tuning, by name, for a record of the evaluation.
 
         They are the seed, the sections ``evaluation``, ``finetune`` and ``augment``, and
         `from_scratch`.
@@ -263,7 +263,7 @@ def plan_folds(
 
 
 def _without_components(network: RunNetwork) -> None:
-    """Remove from a network's features the linear components appended to them; change it in place.
+    """Remove linear components from a network's features, in place; refuse a linear encoder.
 
     An encoder that is linear itself is refused with a ConfigError: no network would be left to
     train.

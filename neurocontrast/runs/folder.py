@@ -355,8 +355,7 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
 def describe_embedded(
     run: Path, described: EncoderDescription, cohort: Cohort, progress: Progress
 ) -> EmbeddingsInfo:
-    """Return the description of a run that a table of embeddings keeps, with the pretraining
-    people.
+    """Return a run's description and pretraining people, for a table of embeddings to keep.
 
     The people are subjects' identifiers and digests of their scans, from the run's
     ``provenance.json``. `described` is the content of the run's ``encoder.json``, and `cohort` has

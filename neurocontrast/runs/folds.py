@@ -190,8 +190,7 @@ def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
 def _list_epochs(
     folds: Sequence[Sequence[Record]],
 ) -> tuple[list[Description], list[Description]]:
-    """Return two lists of dictionaries: one for each fine-tuned network, one for each of its
-    epochs.
+    """Return two lists of dictionaries: one for each network and fold, one for each of the epochs.
 
     `folds` has for each fold a list with one result a network. The first list has the facts that a
     result keeps under ``about``, one dictionary for each fold and network; the second has the

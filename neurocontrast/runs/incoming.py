@@ -89,8 +89,7 @@ class IncomingScans:
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of regional measures, one for each network of the run, in the run's
-        order.
+        """Standardisation of regional measures, one for each network of the run, in order.
 
         Each is stored with its network and has the medians, means and SDs of measures of the
         network's training people. The list is empty if the networks read scans.
@@ -314,12 +313,10 @@ class LoadedRun:
     def _cohort_of(
         self, source: Brains, scans: AnyTable, images_root: str | os.PathLike[str] | None
     ) -> Cohort:
-        """Return the cohort of scans in a table, a folder or a file of one scan, for one network of
-        the run.
+        """Return the cohort of scans in a table, a folder or a file, for one network of the run.
 
-        A run may have several networks; `source` is the object that reads and preprocesses the
-        scans of this one. Only rows that ``embedding.where`` selects are returned; if there are
-        none, `DataError` is raised.
+        `source` is the object that reads and preprocesses the scans of the network. Only rows that
+        ``embedding.where`` selects are returned; if there are none, `DataError` is raised.
         """
         path = place_of(scans)
         cohort = source.unlisted(scans, images_root=images_root)  # people with measures
@@ -347,8 +344,7 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: AnyConfig | None,
 ) -> IncomingScans:
-    """Load a run and list the scans to predict; return both, as one object that can embed the
-    scans.
+    """Load a run and list the scans to predict; return one object, which can embed the scans.
 
     The scans are listed from `scans`, a table, a folder or a file of one scan, and are not embedded
     yet. The networks are loaded from the folder `run`. `fitted` is the probe that will predict from

@@ -67,8 +67,7 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Return a copy of `settings` that records which sections are replaced by transforms from
-        Python.
+        """Return a copy of `settings` that records which sections transforms from Python replace.
 
         In section ``data``, if `transforms` replaces its preprocessing, and in section ``augment``,
         if the user passed the random transforms `augment`, the setting ``transforms`` becomes

@@ -146,8 +146,7 @@ def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> 
 
 
 def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
-    """Read the runs to be joined, in the order of `folders`, which maps each run's name to its
-    folder.
+    """Read the runs to be joined, in the order of `folders`, which maps run names to folders.
 
     If any run is unfinished or damaged, or any folder is no run, one CheckpointError names them
     all.
@@ -310,8 +309,7 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
-    """Return the content of a joined run's ``provenance.json``: cohorts and training people of
-    `runs`.
+    """Return the content of ``provenance.json`` of joined `runs`: cohorts and training people.
 
     `unknown` has the names of the runs that do not record everybody on whom they were trained. The
     result lists these names under the key `UNKNOWN`.

@@ -147,8 +147,7 @@ class Predicted:
         return is_known
 
     def columns_of(self, probe: WeightsProbe, scores: Floats) -> pd.DataFrame:
-        """Return the columns that a probe adds to the table of predictions, with a row for each
-        scan.
+        """Return the columns that a probe adds to the table of predictions, a row for each scan.
 
         `scores` are the probe's predictions, as in `predict_scores`. For a probe of numbers they
         are the only column. For a probe of two classes they are probabilities, and a first column
@@ -204,11 +203,10 @@ class Calibration:
         return self.probe.fitted.target
 
     def record(self) -> dict[str, ShiftRecord]:
-        """Return for each site the shift of its predictions, and the number of labelled people
-        behind it.
+        """Return for each site the number of labelled people, and the shift learned from them.
 
-        The shift is the number that calibration adds to the predictions of the site; None for a
-        site with too few labelled people. The result, by site, is part of the JSON file of the
+        The shift is the number that calibration adds to the predictions of the site, None with too
+        few labelled people. The result, by site, is part of the JSON file that is written with the
         predictions.
         """
         by_site = {}

@@ -72,8 +72,7 @@ def make_plan(
 
 
 def complete_plan(plan: Plan, progress: Progress) -> Plan:
-    """Return a copy of an evaluation's plan with baseline models of voxels, after checking all
-    analyses.
+    """Check an evaluation's analyses; return a copy of the plan with baseline models of voxels.
 
     The models are added unless the settings switch them off. Analyses that the data do not allow
     are refused before the voxels are read, since reading is slow. `progress` shows the user the

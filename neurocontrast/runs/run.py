@@ -155,9 +155,7 @@ class Run:
         return cls(settings, folder, source, resumes)
 
     def read_cohort(self, *, check_images: bool = True, skipped: Collection[str] = ()) -> Cohort:
-        """Return the cohort of the samples that ``data.where`` selects, without samples in
-        `skipped`.
-        """
+        """Return the cohort of samples by ``data.where``, without samples in `skipped`."""
         listed = self.listed
         if listed is None:
             listed = self.list_samples(check_images=check_images)
@@ -165,8 +163,7 @@ class Run:
         return without(cohort, skipped) if skipped else cohort
 
     def list_samples(self, *, check_images: bool = True) -> Cohort:
-        """Return the cohort of all rows of the table of samples, whether or not ``data.where``
-        selects them.
+        """Return the cohort of all rows of the table of samples, whatever ``data.where`` selects.
 
         With `check_images`, missing files of samples are an error.
         """
@@ -335,8 +332,7 @@ class Run:
         return opened
 
     def _cohort_if_there(self) -> Cohort | None:
-        """Return the cohort of a finished run, from the user's table, without the scans it left
-        out.
+        """Return the cohort of a finished run, without scans that the run left out.
 
         None if the file of the table is no longer there.
         """
@@ -372,8 +368,7 @@ class Run:
     def _write_start(
         self, components: RunComponents, skipped: pd.DataFrame, progress: Progress
     ) -> None:
-        """Write the first files of the run: ``provenance.json``, ``config.yaml`` and initial
-        weights.
+        """Write a run's first files: ``provenance.json``, ``config.yaml`` and initial weights.
 
         Weights are written only if the run starts from ``training.init``. `skipped` is the table of
         scans left out; it is written to ``skipped.tsv`` unless it is empty.

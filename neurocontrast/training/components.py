@@ -237,10 +237,10 @@ def _fit(
     n_components: int,
     seed: int,
 ) -> Fitted:
-    """Fit PCA, or LDA between subjects, to voxel `values` (n, n_voxels); return the components.
+    """Fit PCA, or LDA with `subjects` as classes, to voxel `values` (n, n_voxels) of n samples.
 
-    `places` are the positions of the voxels in a flattened volume, and are only passed on. A
-    ConfigError refuses more components than voxels.
+    `places` are the positions of the voxels in a flattened volume, which the returned components
+    keep. A ConfigError refuses more components than voxels.
     """
     from sklearn.decomposition import PCA  # takes half a second
 
@@ -294,8 +294,8 @@ def _discriminants(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
     """Compute the discriminants (LDA) that separate subjects by the voxel `values` of their scans.
 
-    Returned are the discriminants (n_components, n_voxels), and the share that each explains of the
-    variance between subjects, in units of the variance within.
+    Returned are the discriminants (n_components, n_voxels), and for each the ratio of the variance
+    between subjects to the variance within, as a share of the sum of all such ratios.
     """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 

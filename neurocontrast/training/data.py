@@ -32,7 +32,11 @@ class PretextTask:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Images, metadata and row numbers of a training; row k of each column belongs to image k."""
+    """Images of a training with metadata, and the row numbers of training and validation samples.
+
+    Row k of every sequence and column, such as `names`, `metadata` and `targets`, belongs to image
+    k.
+    """
 
     images: Images
     """Preprocessed images from which views are made."""
@@ -94,9 +98,10 @@ def fit_objective(
     training_rows: Sequence[int],
     validation_rows: Sequence[int],
 ) -> None:
-    """Check the metadata that a loss reads, and fit the loss's kernels to the training rows.
+    """Check the metadata that a loss reads, and fit the kernels of the loss to the training rows.
 
-    All rows are checked, before training begins. So is the number of training and validation rows.
+    All rows are checked, before training begins. The kernels are changed in place. Too few training
+    or validation rows are refused, too.
     """
     objective.check(metadata, names=names)
     check_split(training_rows, validation_rows)

@@ -140,9 +140,10 @@ class _EmbeddedViews:
 def _embed_views(
     state: ContrastiveState, rows: Sequence[int], *, after_batch: CheckStop
 ) -> _EmbeddedViews:
-    """Embed two fixed random views of samples at `rows`, and compute the mean loss.
+    """Return embeddings and mean loss of two fixed random views of the data's samples at `rows`.
 
-    BatchNorm normalises by the statistics of each batch. `after_batch` is called after each batch.
+    The network is in evaluation mode, but BatchNorm normalises by the statistics of each batch.
+    `after_batch` is called after each batch.
     """
     total = 0.0
     features_of_all = []
@@ -361,9 +362,9 @@ def _score(
 ) -> MetricsRow:
     """Fit a linear probe to training scans' features, and score predictions of validation scans.
 
-    Returned is {"r2": score} of ridge regression for labels that are floats, {"balanced_accuracy":
-    score} of logistic regression for others. The score is None with fewer than two scans or
-    classes.
+    Returned is {"r2": score} of ridge regression for labels that are numbers (floats),
+    {"balanced_accuracy": score} of logistic regression for others. The score is None if training or
+    validation has fewer than two scans (ridge regression) or two classes.
     """
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.metrics import r2_score, recall_score

@@ -40,8 +40,8 @@ def load_network(
     """Load a run's network, up to the layer in `settings`, and the content of its ``encoder.json``.
 
     The network is an `Encoder`, or for the layer ``head`` a model with projection head. With
-    ``read_out`` in the settings, features are averages over that grid of the feature maps of those
-    blocks, in place of the encoder's own.
+    ``read_out`` in the settings, the blocks whose feature maps become features, and the grid over
+    which the maps are averaged, replace the encoder's own.
     """
     network: Encoder | ContrastiveModel
     if settings.layer == "encoder":

@@ -79,7 +79,7 @@ class Pool:
     figures: dict[str, Tensor] = field(default_factory=dict)
     """Further quantities of a loss that training records, added by the loss's `parts`."""
     by_view: bool = False
-    """Whether each view of the anchors is compared with one view of the candidates alone."""
+    """Whether view number v of the anchors is compared with view v of the candidates alone."""
     _bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
@@ -155,7 +155,10 @@ class Pool:
         return self._bound[kernel]
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
-        """Return a kernel's largest weight ‖w‖∞ > 0: its upper bound, or else the batch's maximum."""
+        """Return a kernel's largest weight ‖w‖∞ > 0: its upper bound, or the batch's maximum.
+
+        The maximum is taken for a kernel whose weights have no finite upper bound.
+        """
         supremum = kernel.supremum_over(self.metadata, dtype=self.anchors.dtype)
         if isinstance(supremum, Tensor):
             return supremum.clamp_min(torch.finfo(supremum.dtype).tiny)

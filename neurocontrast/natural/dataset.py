@@ -71,7 +71,10 @@ class ImageDataset(InPlaceDataset):
     def channel_statistics(
         self, rows: npt.ArrayLike
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and standard deviation (3,) of each colour over images `rows`, in [0, 1]."""
+        """Return two arrays (3,): each colour's mean and standard deviation over images `rows`.
+
+        Colours are in [0, 1].
+        """
         chosen = np.asarray(rows, dtype=np.int64)
         sums = []
         for number, store in enumerate(self._stores):

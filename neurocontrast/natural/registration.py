@@ -1,4 +1,4 @@
-"""Register natural images as a kind of samples, for data and reports."""
+"""Add natural images to the registries of kinds of samples, from which data and reports choose."""
 
 from __future__ import annotations
 

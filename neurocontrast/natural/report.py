@@ -48,10 +48,10 @@ def _read_record(path: Path) -> ImagesRecord:
 
 
 def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
-    """Return the variables of report templates, name → value: ``origin`` alone, an `ImagesRecord`.
+    """Return the variables of report templates by name: only ``origin``, an `ImagesRecord`.
 
-    The record is the ``images.json`` of the evaluated images, whose paths are in `paths`; `folder`
-    is the folder of the evaluation, as in `find_record`.
+    The record is the ``images.json`` of the data set of the evaluated images, whose own paths are
+    in `paths`; `folder` is the folder of the evaluation, as in `find_record`.
     """
     return {"origin": find_record(folder, paths)}
 

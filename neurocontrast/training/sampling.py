@@ -295,11 +295,11 @@ def deal(
 def _deal_cell(
     order: npt.NDArray[np.int64], n_draws: int, batches: list[list[int]], *, first: int
 ) -> None:
-    """Deal `n_draws` of one site within a stratum to the lists `batches`, one to each in turn.
+    """Add `n_draws` draws of one site within a stratum to the lists `batches`, evenly, in place.
 
     `order` are the row numbers of the site's scans, drawn from the first again after the last.
-    `first` is the number of draws that other sites and strata have already put into the batches:
-    the next batch in turn is the one with which to begin.
+    `first` is the number of draws that were added before for other sites and strata: as with cards
+    that are dealt in turn, the batches after the last of these are the first to get a draw more.
     """
     n_batches = len(batches)
     dealt = np.bincount(np.arange(first, first + n_draws) % n_batches, minlength=n_batches)

@@ -173,7 +173,7 @@ def _write_store(
 
 
 def _names_in_messages(table: pd.DataFrame) -> list[str]:
-    """Return a text for each row of `table`, for messages: identifier (name of the image's file)."""
+    """Return for messages a text for each row of `table`: identifier (name of image file)."""
     column = "path"
     if "file" in table:
         column = "file"

@@ -419,9 +419,9 @@ def _explain(
 ) -> tuple[Map, Contributions]:
     """Return a scan's occlusion maps and contributions, for one encoder.
 
-    `volume` is the preprocessed scan, and contributions are its score and the part of each block of
-    features. Patches have `size`, and their lattice begins `offset` voxels before the volume's
-    edge.
+    `volume` is the preprocessed scan. Contributions are one array: the score, then the part of it
+    from each block of features (network, linear components). Patches have sides of `size` voxels,
+    and their lattice begins `offset` voxels before the volume's edge.
     """
     backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)

@@ -108,7 +108,7 @@ def values_of_vertices(
     Parameters
     ----------
     values : mapping
-        Name of a measure, as `region_of` writes names of regions → value.
+        Name of a measure, spelt as `region_of` spells the name of a region → value.
     labels : dict
         Parcellation of both hemispheres.
     kind : str
@@ -151,7 +151,7 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
     Parameters
     ----------
     values : mapping
-        Values by measure, in the spelling of `region_of`.
+        Name of a measure, spelt as `region_of` spells the name of a region → value.
     labels : dict
         Parcellation of both hemispheres.
     path : Path

@@ -57,8 +57,8 @@ class Candidates(Protocol):
 class Pairs:
     """Pairs of a block of anchors with all candidates, from which a loss computes its formula.
 
-    Sums over candidates j leave out the anchor i, but not other views of the same sample. Weights
-    between samples, (n_i, n), apply to all views of the samples.
+    Sums over candidates j leave out the embedding of anchor i alone, unless a method says more.
+    Weights between samples, (n_i, n), apply to all views of the samples.
     """
 
     s: Tensor

@@ -76,7 +76,7 @@ def class_names(labels: Sequence[str], *, word: str = "class") -> list[str]:
 
 
 def read_class_folders(files: FileSet) -> Pictures:
-    """Return the pictures in folders of classes: ``cat/1.jpg`` or ``train/cat/1.jpg``.
+    """Return the `Pictures` in folders of classes: ``cat/1.jpg`` or ``train/cat/1.jpg``.
 
     The name of a folder is the class of the pictures inside, and a folder such as ``train`` above
     the class folders is the split. Outer folders that contain all pictures, as ``data`` in
@@ -239,7 +239,7 @@ def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
 
 
 def read_mnist(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures of MNIST or Fashion-MNIST from four idx files, of train and test.
+    """Return MNIST or Fashion-MNIST as `Pictures`, from four idx files, of train and test.
 
     `dataset` is ``mnist`` or ``fashion-mnist``. Each of the two splits has a file of images and a
     file of labels in `files`.

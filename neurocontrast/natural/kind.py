@@ -49,5 +49,9 @@ class NaturalImagesKind(SampleKind):
         return inspect_images(cohort, problems, deep=deep, progress=progress)
 
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Count images and classes for each split of a table of images, and for all images."""
+        """Return a table of the numbers of images and classes: a row for each split, and one for
+        all.
+
+        `table` is the table of images.
+        """
         return summarise_images(table)

@@ -151,8 +151,7 @@ class NaturalImages(Source):
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
         """Return a list with the size and times of change of each image store (file) of a cohort.
 
-        A file that has changed is noticed by these numbers. The stores are in the order of the
-        cohort.
+        A file that has changed is noticed by these numbers. The stores are sorted by path.
         """
         signatures: list[tuple[int, ...]] = []
         for _, store in self.files(cohort)["stores"]:

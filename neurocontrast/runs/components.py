@@ -223,7 +223,7 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return column name → values, for the columns that ``training.sampling`` balances in batches.
+    """Return column name → values of all scans, for columns that ``training.sampling`` balances.
 
     Empty if batches are not sampled by columns.
     """

@@ -145,10 +145,10 @@ def find_cohort(
 ) -> Cohort:
     """Find the table of scans that were embedded for an evaluation, and return all its scans.
 
-    A file is the table if it has the file name that `evaluation` records, holds all scans in
-    `evaluated`, and has the recorded digest. Searched are the two folders above `evaluation` and
-    the working directory, and up to two levels below each. If there is no such table, a ConfigError
-    asks the user for its path.
+    A file is the table if it has the file name that the record in the folder `evaluation` states,
+    holds all scans in `evaluated`, and has the recorded digest. It is looked for in the parent
+    folder of `evaluation`, the folder above, the working directory, and up to two levels below
+    each. If there is no such table, a ConfigError asks the user for its path.
     """
     origin = read_evaluation(evaluation).embeddings
     name = origin.cohort_source or "participants.tsv"
@@ -178,9 +178,9 @@ def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str,
     """Return participant and session of all scans in the table of embeddings that was evaluated.
 
     The result is a set of pairs, or None if the table is not found. The evaluation itself has fewer
-    scans if its settings select rows. The table is the file with the name and digest that `origin`,
-    from the record of the evaluation, states. It is looked for in the parent folder of
-    `evaluation`, the folder above, the working directory, and up to two levels below each.
+    scans if its settings select rows. The table is the file whose name and digest are in `origin`,
+    a part of the evaluation's record. It is looked for in the parent folder of `evaluation`, the
+    folder above, the working directory, and up to two levels below each.
     """
     if origin.file is None:
         return None
@@ -259,8 +259,9 @@ def choose_for_each(
 
     `sources` has for each network the object that reads and preprocesses its scans. The result has
     a cohort for each network, the chosen scans as its source reads them, and the true label of each
-    chosen scan as text. `listed` are all scans of the table of scans, as the first network reads
-    them. A ConfigError refuses networks of which some read scans, others regional measures.
+    chosen scan as text. `listed` is the cohort of all scans in the user's table of scans, as the
+    first network lists them. A ConfigError refuses networks of which some read scans, others
+    regional measures.
     """
     if len(set(map(type, sources))) > 1:
         raise ConfigError(

@@ -219,9 +219,9 @@ class IncomingScans:
     def origin(self, table: pd.DataFrame) -> PredictionsOrigin:
         """Return where the predicted scans come from, and which failed, as a `PredictionsOrigin`.
 
-        The result is written to the JSON file beside the predictions. It has the name of the table
-        or folder of scans, the scans that failed with their errors, and whether the scans are
-        simulated. `table` holds the predictions, with the error of each failed scan in column
+        The result is part of the JSON file that is written with the predictions. It has the name of
+        the table or folder of scans, the scans that failed with their errors, and whether the scans
+        are simulated. `table` holds the predictions, with the error of each failed scan in column
         ``error``.
         """
         return PredictionsOrigin(
@@ -235,7 +235,7 @@ def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
 
     `table` holds the predictions; its column ``error`` has a text for each such scan. `source` is
     the name of the table or folder of the scans. The result is section ``scans`` of the JSON file
-    beside the predictions.
+    that is written with the predictions.
     """
     columns = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
     failed = list(map(FailedScan.model_validate, columns.to_dict("records")))

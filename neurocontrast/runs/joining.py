@@ -51,7 +51,7 @@ from neurocontrast.runs.folder import (
 )
 
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
-"""Files beside an encoder's weights that are copied into a joined run; checkpoints are not."""
+"""Files of an encoder's folder, besides the weights, that are copied into a joined run."""
 _BRAINS = {"volumes": "scans", "measures": "regional measures"}
 """Kind of samples in ``encoder.json`` → words for messages."""
 

@@ -148,7 +148,7 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 
 
 def start_of_member(settings: Config, number: int) -> Config:
-    """Return the settings of one encoder of a new run, with the start of this encoder.
+    """Return the settings of one encoder of a new run, with its own ``training.init``.
 
     The encoder is number `number` of a new run of several (members). If ``training.init`` names an
     earlier run of several encoders, the result is a copy that names the folder of the earlier
@@ -236,10 +236,11 @@ class OpenedMembers:
 
     @classmethod
     def as_told(cls, run: Run, content: Json) -> Self:
-        """Return the run and ``members.json`` in a process that the first process tells of both.
+        """Return the opened run in a process other than the first, from `content` sent by the
+        first.
 
-        `run` is the run as the told process has opened it. `content` is the content of
-        ``members.json``, which the first process has read or written; no file is read here.
+        `run` is the run as this other process has opened it. `content` is that of ``members.json``,
+        which the first process has read or written; no file is read here.
         """
         return cls(run, MembersRecord.model_validate(content))
 

@@ -78,7 +78,8 @@ def percentiles_of(predicted: Predicted) -> Floats | None:
 def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
     """Count each person's missing regional measures; None if the encoders read scans.
 
-    The encoders read the medians of their training people in place of the missing measures.
+    The encoders read the medians of their training people in place of missing measures. The counts
+    are in the order of the table of `incoming`.
     """
     columns = _columns_of(incoming.contracts)
     if incoming.cohort.measures is None or not columns:

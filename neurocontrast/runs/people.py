@@ -128,9 +128,11 @@ class Predicted:
     incoming: IncomingScans
     embedded: EmbeddedScans
     scores: dict[str, Floats]
-    """Numbers, or probabilities of the positive class, by target; NaN where there is an error."""
+    """Predicted numbers, or probabilities of the positive class, by the column that is predicted;
+    NaN where there is an error.
+    """
     recognised: dict[str, Recognised]
-    """People in the table on whom each probe was fitted, by target."""
+    """People in the table on whom each probe was fitted, by the column that the probe predicts."""
     learned_from: Recognised
     """People in the table on whom the encoder was trained."""
 

@@ -107,8 +107,8 @@ def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
 def _describe_origin(embeddings: Embeddings) -> EmbeddingsOrigin:
     """Return the record of the evaluated embeddings: file, digest, cohort and environment.
 
-    The record names the network's layer of which features are only if it is not ``encoder``, and
-    the share of measures that a person may lack only if `embed` changed the run's share.
+    The layer of the network that gave the features is stated only if it is not ``encoder``, and the
+    share of measures that a person may lack only if `embed` changed the run's share.
     """
     info = embeddings.info
     changed: Description = {}

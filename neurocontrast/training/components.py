@@ -117,8 +117,9 @@ class Fitted(NamedTuple):
     def facts(self) -> Facts:
         """Return number of voxels and explained variances, as keys of ``encoder.json``.
 
-        ``explained_variance_ratio`` has one number for each component, the share that it explains
-        of the variance of the training scans; for ``lda``, of the variance between subjects.
+        ``explained_variance_ratio`` has one number for each component: for PCA, the share that it
+        explains of the variance of the training scans; for LDA, the ratio of its variance between
+        subjects to that within, as a share of the sum of all such ratios.
         """
         return {"n_voxels": len(self.places), "explained_variance_ratio": self.explained.tolist()}
 
@@ -155,8 +156,8 @@ def fit_components(
     -------
     dict
         ``n_voxels``, and ``explained_variance_ratio``: share of the variance of the training scans
-        that each component explains; for ``lda``, of the variance between subjects in units of the
-        variance within subjects.
+        that each component explains; for ``lda``, ratio of the variance between subjects to that
+        within subjects, as a share of the sum of all such ratios.
     """
     layers = encoder.features.layers
     assert isinstance(layers, LinearComponents)

@@ -139,7 +139,8 @@ def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
 def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) -> dict[str, float]:
     """Change the weights by the contrastive loss of a batch, and return the batch's metrics.
 
-    `position` is not changed; the caller counts the batch afterwards.
+    `position` is the progress of the training before the batch. It is not changed here: the caller
+    adds the batch to it.
     """
     begin_step(state, batch, position)
     if batch.is_cached:

@@ -253,13 +253,14 @@ def reestimate_model(state: ContrastiveState, *, after_batch: CheckStop) -> Json
     """Re-estimate BatchNorm statistics on up to 1,000 training samples without augmentation.
 
     Running averages during training lag behind quickly changing weights, and describe augmented
-    views. If the encoder has no batch normalisation, the projection head keeps its running
-    averages.
+    views. The statistics of encoder and projection head are replaced; if the encoder has no batch
+    normalisation, the head keeps its running averages.
 
     Returns
     -------
     dict
-        Record for ``encoder.json``: kind of statistics, and numbers of layers, samples and batches.
+        Record for ``encoder.json``: kind of statistics, number of the encoder's BatchNorm layers,
+        and numbers of samples and batches that were read.
     """
     n_layers = len(layers_of(state.model.encoder))
     module: nn.Module = state.model.encoder

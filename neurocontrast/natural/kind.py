@@ -49,8 +49,7 @@ class NaturalImagesKind(SampleKind):
         return inspect_images(cohort, problems, deep=deep, progress=progress)
 
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return a table of the numbers of images and classes: a row for each split, and one for
-        all.
+        """Return a table of the numbers of images and classes for each split, and for all images.
 
         `table` is the table of images.
         """

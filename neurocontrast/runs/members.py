@@ -236,8 +236,7 @@ class OpenedMembers:
 
     @classmethod
     def as_told(cls, run: Run, content: Json) -> Self:
-        """Return the opened run in a process other than the first, from `content` sent by the
-        first.
+        """Return the opened run in a process other than the first, which sends `content`.
 
         `run` is the run as this other process has opened it. `content` is that of ``members.json``,
         which the first process has read or written; no file is read here.

@@ -357,9 +357,10 @@ def describe_embedded(
 ) -> EmbeddingsInfo:
     """Return a run's description and pretraining people, for a table of embeddings to keep.
 
-    The people are subjects' identifiers and digests of their scans, from the run's
-    ``provenance.json``. `described` is the content of the run's ``encoder.json``, and `cohort` has
-    the embedded scans. Warn if the run does not record everybody who was in pretraining.
+    The people are recorded, as in the run's ``provenance.json``, by digests of their identifiers
+    and of the content of their scans. `described` is the content of the run's ``encoder.json``, and
+    `cohort` has the embedded scans. Warn if the run does not record everybody who was in
+    pretraining.
     """
     provenance = find_provenance(run)
     content = described.content()

@@ -89,10 +89,11 @@ class IncomingScans:
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of regional measures, one for each network of the run, in order.
+        """Standardisation of regional measures for the networks of the run, in the networks' order.
 
-        Each is stored with its network and has the medians, means and SDs of measures of the
-        network's training people. The list is empty if the networks read scans.
+        There is one entry for each network, or group of networks that read equally preprocessed
+        samples, with the medians, means and SDs of measures of the training people. The list is
+        empty if the networks read scans.
         """
         contracts = []
         for reading in self.readings:

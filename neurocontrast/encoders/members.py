@@ -266,7 +266,7 @@ def describe_members(
     Parameters
     ----------
     contracts : sequence of EncoderContract
-        ``encoder.json`` of each member.
+        Content of the ``encoder.json`` of each member.
     sizes : sequence of int
         Number of features of each member.
     left_out : sequence of sequence of str, optional
@@ -345,7 +345,7 @@ def describe_run(
     run : Path
         Folder of the run.
     contracts : sequence of EncoderContract
-        ``encoder.json`` of each encoder.
+        Content of the ``encoder.json`` of each encoder.
     sizes : sequence of int
         Number of features of each encoder.
     """

@@ -118,6 +118,7 @@ def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
 class LogSumExp(torch.autograd.Function):
     """Compute L_i = log Σ_j b_ij exp s_ij of similarities, with the gradient b_ij exp(s_ij − L_i).
 
+    The sum is over the candidates j of anchor i; b are the weights between samples, 1 if None.
     Value and gradient need memory for one copy of s each.
     """
 

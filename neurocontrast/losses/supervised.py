@@ -192,13 +192,14 @@ class Triplet(Objective):
 def _counts(
     distances: Tensor, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """Count how often each of the `distances` enters a sum over active triplets, with sign.
+    """Return how often each of the `distances` enters a sum over active triplets, with sign.
 
     The distances (V, n_i, N) are from the anchors, V views of n_i samples, to all N embeddings. A
     triplet has an anchor, an embedding of its label (mask `positive`) and an embedding of another
     label (mask `negative`). A triplet is active if the distance to the positive plus `margin` is
-    above the distance to the negative. A distance to a positive counts above 0, to a negative below
-    0. The number of active triplets of each anchor, (V, n_i), is returned too.
+    above the distance to the negative. The counts have the shape of the distances: above 0 for a
+    distance to a positive, below 0 to a negative. The second result is the number of active
+    triplets of each anchor, (V, n_i).
     """
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)
@@ -413,7 +414,10 @@ class Supervised(Objective):
             self.sd = exact.std(correction=0).to(self.sd)
 
     def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> Description:
-        """Return a dictionary for ``encoder.json`` on the column that the network predicts.
+        """Return a dictionary on the column that the network predicts, for ``encoder.json``.
+
+        The keys are ``column``, ``kind`` and, for classes, ``classes``; for numbers ``mean``, ``sd``,
+        ``lowest`` and ``highest``, over the training scans.
 
         Parameters
         ----------

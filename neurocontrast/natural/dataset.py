@@ -59,7 +59,7 @@ class ImageDataset(InPlaceDataset):
         np.copyto(out, store.array[self._index_of[index]], casting="no")
 
     def contents(self) -> list[str]:
-        """Return a digest of the pixels of each image, in the order of the table of images."""
+        """Return a digest of each image's pixels, a list in the order of the table of images."""
         size = f"pixels {self.image_shape}".encode()
         digests = []
         for number, index in zip(self._store_of, self._index_of, strict=True):

@@ -159,10 +159,7 @@ class NaturalImages(Source):
         return signatures
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind of file → (name, path) pairs, for image stores and files of vectors.
-
-        The files are of a cohort.
-        """
+        """Return kind of file → list of (name, path): a cohort's image stores and vector files."""
         stores = set()
         for path in cohort.table["path"]:
             store, _ = split_image_path(str(path))

@@ -59,7 +59,7 @@ class TrainedNetwork:
 
     encoder: Encoder
     contract: EncoderContract
-    """``encoder.json`` of the network."""
+    """Content of the network's ``encoder.json``."""
     source: Brains
     cohort: Cohort
     """Scans of all folds, in the order of the evaluation's plan."""

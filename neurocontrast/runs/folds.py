@@ -179,7 +179,10 @@ def _train(
 
 
 def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
-    """Average the probabilities, or numbers, that the networks of a fold predict for test scans."""
+    """Return the mean, over the networks of `fold`, of the predictions for the fold's test scans.
+
+    Predictions are probabilities (n, n_classes), or numbers (n,).
+    """
     scores = []
     for network in fold:
         scores.append(np.asarray(network["predictions"], dtype=float))

@@ -50,7 +50,7 @@ class InitialWeights:
     people: KnownPeople = field(default_factory=KnownPeople)
     """Digests of the people in the pretraining of the weights; empty where no record names them."""
     contract: EncoderContract | None = None
-    """``encoder.json`` next to the weights."""
+    """Content of the ``encoder.json`` next to the weights."""
 
     def keep(
         self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress

@@ -64,11 +64,13 @@ class RunToJoin:
     folder: Path
     members: tuple[Path, ...]
     contracts: tuple[EncoderContract, ...]
-    """``encoder.json`` of each encoder."""
+    """Content of the ``encoder.json`` of each encoder, in the order of `members`."""
     record: MembersRecord | None = None
-    """``members.json`` of a run of several encoders; None for a run of one encoder."""
+    """Content of ``members.json`` of a run of several encoders; None for a run of one encoder."""
     provenance: Provenance | None = None
-    """``provenance.json``; None for weights without a record of the people of pretraining."""
+    """Content of ``provenance.json``; None for weights without a record of the people of
+    pretraining.
+    """
 
     @property
     def samples(self) -> str:

@@ -59,10 +59,10 @@ def seed_of_member(seed: int, number: int) -> int:
 
 
 def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
-    """Return ``members.json`` of a new run of several encoders: seeds, and sites left out by each.
+    """Return the content of ``members.json`` of a new run: seed and left-out sites of each encoder.
 
-    The encoders are called members. With ``training.members_leave: sites`` each is trained without
-    some of the sites in `cohort`.
+    The several encoders of a run are called members. With ``training.members_leave: sites`` each is
+    trained without some of the sites in `cohort`.
     """
     n = settings.training.members
     seeds = tuple(map(partial(seed_of_member, settings.seed), range(n)))

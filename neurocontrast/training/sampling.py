@@ -44,7 +44,9 @@ class Sampler:
     strata: Strata | None = None
     """Rows of training scans by stratum and site, to draw equally often; None for no balance."""
     groups: Sequence[Sequence[int]] = ()
-    """Rows of each group if each batch has scans of one group; empty for mixed batches."""
+    """Row numbers of the scans of each group, if each batch has scans of one group alone; empty if
+    batches are mixed.
+    """
 
     def batches(self, epoch: int) -> list[list[int]]:
         """Draw all batches of an epoch: a list of row numbers of training scans for each batch."""

@@ -67,7 +67,7 @@ class Pool:
     """Embeddings with which anchors are compared, mostly the anchors themselves; if `by_view` is
     True, each view of the anchors is compared with one view of the candidates."""
     metadata: Metadata
-    """Metadata columns of the n samples."""
+    """Metadata columns of the n samples, by name."""
     scale: float | Tensor = 1.0
     """Factor 1/τ of inner products; a tensor without gradient if the temperature is learned."""
     processes: Processes = field(default_factory=Processes)

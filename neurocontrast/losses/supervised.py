@@ -416,8 +416,8 @@ class Supervised(Objective):
     def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> Description:
         """Return a dictionary on the column that the network predicts, for ``encoder.json``.
 
-        The keys are ``column``, ``kind`` and, for classes, ``classes``; for numbers ``mean``, ``sd``,
-        ``lowest`` and ``highest``, over the training scans.
+        The keys are ``column`` and ``kind``, and ``classes`` for classes, or for numbers ``mean``,
+        ``sd``, ``lowest`` and ``highest`` over the training scans.
 
         Parameters
         ----------

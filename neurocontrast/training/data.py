@@ -43,15 +43,17 @@ class TrainingData:
     names: Sequence[str]
     """Name of each sample, for messages and as a key of the sample's random views."""
     metadata: Mapping[str, torch.Tensor]
-    """Metadata columns that the loss reads."""
+    """Metadata columns that the loss reads, by name."""
     training_rows: Sequence[int]
     """Rows of the training samples; subjects of training rows have no validation rows."""
     validation_rows: Sequence[int] = ()
     """Rows of samples that are only measured, not trained on."""
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Columns that the linear probe predicts: floats (NaN if missing) or text (None if missing)."""
+    """Columns that the linear probe predicts, by name: floats (NaN if missing) or text (None if
+    missing).
+    """
     traits: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Columns by which batches are balanced, in the form of `targets`."""
+    """Columns by which batches are balanced, by name, in the form of `targets`."""
     n_readers: int = 1
     """Number of threads that read batches."""
 

@@ -257,7 +257,7 @@ class Outcome:
     outputs: Tensor
     """Outputs of the network for this process's samples, (n, d)."""
     terms: Mapping[str, Tensor]
-    """Metrics of the batch besides the loss, such as the parts of the loss."""
+    """Metrics of the batch besides the loss, by name, such as the parts of the loss."""
 
 
 def change_weights(

@@ -195,7 +195,7 @@ class _EncoderPair(nn.Module):
         self.n_features = max(encoder.n_features for encoder in encoders)
 
     def network(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return features (2 n, n_features) of n pairs of samples, n rows for each encoder in turn."""
+        """Return features (2 n, n_features) of n pairs of samples: n rows of each encoder."""
         return self(samples)
 
     def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:

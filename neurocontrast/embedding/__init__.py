@@ -33,7 +33,10 @@ __getattr__ = lazy_exports(
 
 
 class EmbeddingSettings(Settings):
-    """Settings of `embed`: rows, layer and precision; scans are preprocessed as in pretraining."""
+    """Settings of `embed`: rows of the table, layer of the network, precision and device.
+
+    Scans are preprocessed as in pretraining.
+    """
 
     where: Where = Field(default_factory=dict)
     """Rows of the table to embed, by column: a value, a list of values, or ``{not: values}``."""

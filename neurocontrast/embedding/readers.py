@@ -37,10 +37,11 @@ Network = Encoder | ContrastiveModel | SeveralEncoders
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings
 ) -> tuple[Encoder | ContrastiveModel, EncoderContract]:
-    """Load a run's network up to the layer that `settings` choose, and ``encoder.json``.
+    """Load a run's network, up to the layer in `settings`, and the content of its ``encoder.json``.
 
     The network is an `Encoder`, or for the layer ``head`` a model with projection head. With
-    ``read_out`` in the settings, features are read from other blocks or over another grid.
+    ``read_out`` in the settings, the blocks whose feature maps become features, and the grid over
+    which the maps are averaged, replace the encoder's own.
     """
     network: Encoder | ContrastiveModel
     if settings.layer == "encoder":
@@ -162,12 +163,12 @@ def _columns_of(reader: Reader) -> tuple[str, ...]:
 
 
 def table_of(readings: Sequence[Reading[Any]]) -> pd.DataFrame:
-    """Return the metadata of the embedded scans, with all columns that a run's encoders read.
+    """Return the metadata of the embedded scans, with the columns that the encoders of a run read.
 
     `readings` has an entry for each encoder, or for each group of encoders with equal
-    preprocessing; its `cohort` lists the embedded scans, with metadata and paths of files, as the
-    encoder reads them from the table. The result has a row for each scan, in the order of the first
-    entry.
+    preprocessing; its `cohort` lists the embedded scans, with metadata and paths of files as that
+    encoder reads them from the user's table. The result has a row for each scan, in the order of
+    the first entry: all columns of that entry, then columns that only other entries have.
     """
     first, *others = readings
     table: pd.DataFrame = first.source.table_of(first.cohort)

@@ -158,9 +158,9 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         X : sequence of paths or of nibabel images, or DataFrame
             Path or image of each scan, or a DataFrame with a column ``path``. For a run with
             several channels, each scan is a tuple of one path or image for each channel, or X is a
-            DataFrame with the run's columns. For a run of regional measures, X is a DataFrame with
-            a row for each scan and a column for each measure, in mm, mm² or mm³; other columns are
-            ignored.
+            DataFrame with a column of paths for each channel, named as in the run's training table.
+            For a run of regional measures, X is a DataFrame with a row for each scan and a column
+            for each measure, in mm, mm² or mm³; other columns are ignored.
 
         Returns
         -------
@@ -245,11 +245,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             )
 
     def _source(self, reader: Reader) -> Brains:
-        """Return the object that reads and preprocesses samples for the networks in `reader`.
+        """Return the object that reads samples, and preprocesses them for the networks of `reader`.
 
         Samples are scans or regional measures; networks of other samples, such as natural images,
-        are refused. `reader` has one network of the run, or several that read the same preprocessed
-        samples.
+        are refused. `reader` holds one network of the run, or several that need the same
+        preprocessing.
         """
         folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
         n_workers = joblib.effective_n_jobs(self.n_jobs)

@@ -183,9 +183,10 @@ class TwoEncoders(ContrastiveModel):
 
 
 class _EncoderPair(nn.Module):
-    """Two encoders as one network, for `TwoEncoders`: encodes pairs of samples to features.
+    """Two encoders as one network, for `TwoEncoders`: encodes n pairs of samples to features.
 
-    Features have the shape (2 n, n_features), padded with zeros to the larger number of features.
+    Features have the shape (2 n, n_features), first all of the first encoder, then all of the
+    second. The encoder with fewer features has zeros in their place.
     """
 
     def __init__(self, *encoders: Encoder) -> None:
@@ -194,7 +195,7 @@ class _EncoderPair(nn.Module):
         self.n_features = max(encoder.n_features for encoder in encoders)
 
     def network(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return features (2 n, n_features) of n pairs of samples, first the first encoder's."""
+        """Return features (2 n, n_features) of n pairs of samples: n rows of each encoder."""
         return self(samples)
 
     def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:

@@ -150,9 +150,10 @@ def number_kinds(contracts: Sequence[EncoderContract]) -> list[int]:
 
 
 def _kind_of(contract: EncoderContract) -> Json:
-    """Return the keys of ``encoder.json`` that are equal in two encoders if both are of one kind.
+    """Return the content of ``encoder.json`` that is equal in all encoders of one kind.
 
-    Encoders of one kind differ only by seed, training people, and values learned from these people.
+    The result is a dictionary; `contract` is the content of one encoder's file. Encoders of one
+    kind differ only by seed, training people, and values learned from these people.
     """
     content = contract.content()
     kind: Json = {}
@@ -168,8 +169,8 @@ def _kind_of(contract: EncoderContract) -> Json:
 def _settings_of_preprocessing(contract: EncoderContract) -> Json:
     """Return the section ``preprocessing`` of an encoder, without values learned from people.
 
-    The key ``columns`` lists all measures of the table: also measures that were left out because
-    they are the same for all training people.
+    The key ``columns`` lists all measures of the training table: also measures that were left out
+    because they are the same for all training people.
     """
     preprocessing = contract.preprocessing
     settings = preprocessing.content()
@@ -265,13 +266,15 @@ def describe_members(
     Parameters
     ----------
     contracts : sequence of EncoderContract
-        ``encoder.json`` of each member.
+        Content of the ``encoder.json`` of each member.
     sizes : sequence of int
         Number of features of each member.
     left_out : sequence of sequence of str, optional
         Sites that each member was trained without.
     joined : sequence of JoinedMember, optional
-        Origin of each member if runs were joined; the description then lists kinds of members.
+        Run of each member before runs were joined, if they were. Each member then has the number of
+        its kind, and the key ``kinds`` describes each kind: members that differ only by seed,
+        training people and values learned from these people.
     """
     kinds = number_kinds(contracts)
     members = []
@@ -342,7 +345,7 @@ def describe_run(
     run : Path
         Folder of the run.
     contracts : sequence of EncoderContract
-        ``encoder.json`` of each encoder.
+        Content of the ``encoder.json`` of each encoder.
     sizes : sequence of int
         Number of features of each encoder.
     """

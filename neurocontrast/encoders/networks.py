@@ -249,7 +249,7 @@ class _Resize(nn.Module):
 def _lenet5(settings: EncoderSettings, _n_channels: int) -> FeatureMaps:
     """Return LeNet-5 (LeCun et al. 1998) for colour images, with normalisation and no classifier.
 
-    Images are resized to the network's size first.
+    The first layer resizes images to 32 × 32 pixels.
     """
     norm = norm_layer(settings, 2)
     convolutions = [

@@ -212,9 +212,9 @@ class EncoderSettings(Settings):
 
     @property
     def n_dims(self) -> int:
-        """Number of dimensions of a sample: 1 of measures, 2 of images, 3 of volumes.
+        """Number of dimensions of samples for a network: 1 of measures, 2 of images, 3 of volumes.
 
-        For ``pca`` and ``lda`` the number is 3, also if samples are measures.
+        The linear encoders ``pca`` and ``lda``, which read volumes or measures, always have 3.
         """
         if self.name in get_args(_OfMeasures):
             return 1

@@ -183,8 +183,8 @@ def read_contract(folder: str | os.PathLike[str]) -> EncoderContract:
     Raises
     ------
     CheckpointError
-        If the folder has several members or no ``encoder.json``, or the file is damaged or of
-        another version.
+        If the folder is a run of several encoders (members) or has no ``encoder.json``, or the file
+        is damaged or of another version.
     """
     path = Path(folder) / CONTRACT
     refuse_members(path.parent)
@@ -217,7 +217,7 @@ def _advice_without_contract(folder: Path) -> str:
 
 
 def digest_of_weights(path: Path) -> str:
-    """Return the SHA-256 of an encoder's weights, from the run or from the file.
+    """Return the SHA-256 of an encoder's weights, as ``encoder.json`` states, or of a file.
 
     Parameters
     ----------

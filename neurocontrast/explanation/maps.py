@@ -94,9 +94,10 @@ class LinearScore(nn.Module):
 
     @property
     def only_block(self) -> str:
-        """Name of the block with all features, if there is one: ``components`` or ``network``.
+        """Name of the group of all features, if `blocks` has none: ``components`` or ``network``.
 
-        The features of a linear encoder are ``components``.
+        Features of a linear encoder are linear components of the samples, features of others are of
+        a network.
         """
         settings = getattr(self.encoder, "settings", None)
         if getattr(settings, "is_linear", False):
@@ -104,7 +105,7 @@ class LinearScore(nn.Module):
         return "network"
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Compute the probe's score of each of the `volumes`, (n,), in float64.
+        """Compute the probe's score of each of the n `volumes`; return the scores (n,) in float64.
 
         In float32, rounding would hide the small change of the score after one patch of a scan is
         replaced.
@@ -160,7 +161,8 @@ class ScanShares:
     Attributes
     ----------
     share : array (D, H, W)
-        Share of each voxel's surroundings in the differences of the score.
+        For each voxel, the share of the patch that contains the voxel in the differences of the
+        score, smoothed.
     scores : list of float
         Score of each scan.
     by_block : dict of str to array (D, H, W)
@@ -280,9 +282,10 @@ def explain_mean_of_scans(
 
 
 def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
-    """Return the names of feature blocks (network, linear components) over a run's encoders.
+    """Return the names of all blocks of features that any encoder of a run has, each name once.
 
-    Empty if each encoder has a single block.
+    A block is the network's features or those of linear components. `scores` has the encoders. The
+    list is empty if each encoder has a single block.
     """
     names = dict[str, int]()
     for score in scores:
@@ -325,10 +328,10 @@ def _smooth(
 
 
 def _check_finite(number: int, carried: Map, whole: Contributions) -> None:
-    """Refuse a scan if its score, or a score after replacing a patch, is not finite.
+    """Refuse a scan if its score, or a score after replacing a patch of the scan, is not finite.
 
-    `whole` has the score, and `carried` the occlusion maps; `number` is the position of the scan
-    among the chosen scans.
+    `whole` has the score, and `carried` the scan's occlusion maps: the changes of the score after
+    each replacement. `number` is the position of the scan among the chosen scans.
     """
     if np.isfinite(whole).all() and np.isfinite(carried).all():
         return
@@ -392,9 +395,9 @@ def _explain_mean(
 ) -> tuple[Map, Contributions]:
     """Return a scan's occlusion maps and contributions, as means over the encoders of a run.
 
-    `row` is the number of the scan, and contributions are its score and the part of each block of
-    features. Patches have `size`, and their lattice begins `offset` voxels before the volume's
-    edge.
+    `row` is the number of the scan. Contributions are one array: the score, then the part of it
+    from each block of features (network, linear components). Patches have sides of `size` voxels,
+    and their lattice begins `offset` voxels before the volume's edge.
     """
     names = names_of_blocks(map(attrgetter("score"), members))
     maps = []
@@ -416,9 +419,9 @@ def _explain(
 ) -> tuple[Map, Contributions]:
     """Return a scan's occlusion maps and contributions, for one encoder.
 
-    `volume` is the preprocessed scan, and contributions are its score and the part of each block of
-    features. Patches have `size`, and their lattice begins `offset` voxels before the volume's
-    edge.
+    `volume` is the preprocessed scan. Contributions are one array: the score, then the part of it
+    from each block of features (network, linear components). Patches have sides of `size` voxels,
+    and their lattice begins `offset` voxels before the volume's edge.
     """
     backgrounds, brains = zip(*map(brain_of, volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
@@ -533,9 +536,9 @@ def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
 def find_peaks(
     values: Map, *, distance: Sequence[int], n_most: int = 5
 ) -> list[tuple[int, int, int]]:
-    """Return the voxels at which a map is farther from 0 than in the surroundings.
+    """Return the voxels (x, y, z) at which a map is farther from 0 than around, largest first.
 
-    The largest absolute value is first.
+    No voxel within `distance` of such a peak has a larger absolute value.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
-"""Attribute differences in score to regional measures, by setting each measure to its mean.
+"""Attribute differences in a probe's score between subjects to regional measures.
 
-The mean of a measure is over the people with whom the encoder was trained.
+The score is computed again with each measure set to its mean over the people with whom the encoder
+was trained.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -159,17 +160,18 @@ def explain_measures(
 def _carry(
     member: ScoredMeasures, advance: Callable[[], None]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Split each subject's score by block of features, and measure each measure's contribution.
+    """Compute each subject's score by block of features, and again with each measure at its mean.
 
-    Measures of `member` are standardised, so that 0 is the mean of a measure over the training
-    people. `advance` is called after each measure.
+    `member` has one encoder of the run, with a probe, and the subjects' measures. They are
+    standardised, so that 0 is the mean of a measure over the training people. `advance` is called
+    after each measure.
 
     Returns
     -------
     contributions : array (n, 1 + n_blocks)
         Score of each subject, and the part of the score from each block of features.
     losses : array (1 + n_blocks, n, n_measures)
-        Contributions minus the contributions after a measure was set to its mean.
+        Falls of these contributions after a measure was set to its mean.
     """
     values = member.values
     samples = torch.from_numpy(values).to(member.score.weights.device)[..., None]

@@ -103,12 +103,12 @@ def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
 def values_of_vertices(
     values: Mapping[str, float], labels: Labels, kind: Kind
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return at each vertex of both hemispheres the value of the region around; NaN if none.
+    """Return hemisphere → value at each vertex, of the region around the vertex; NaN if none.
 
     Parameters
     ----------
     values : mapping
-        Values by measure, in the spelling of `region_of`.
+        Name of a measure, spelt as `region_of` spells the name of a region → value.
     labels : dict
         Parcellation of both hemispheres.
     kind : str
@@ -151,7 +151,7 @@ def draw_regions(values: Mapping[str, float], labels: Labels, path: Path) -> boo
     Parameters
     ----------
     values : mapping
-        Values by measure, in the spelling of `region_of`.
+        Name of a measure, spelt as `region_of` spells the name of a region → value.
     labels : dict
         Parcellation of both hemispheres.
     path : Path

@@ -249,7 +249,7 @@ class _Composite(Kernel):
 
     @abstractmethod
     def combine(self, values: Iterable[Any]) -> Any:
-        """Return the product, or weighted sum, of `values`: a number or tensor for each kernel."""
+        """Return the product, or weighted sum, of `values`, of which each kernel gives one."""
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -352,9 +352,10 @@ class WeightedSum(_Composite):
 
 
 def _weighted(factor: float, kernel: Kernel) -> Iterator[tuple[float, Kernel]]:
-    """Yield (factor, kernel) of a term of a weighted sum; a nested sum yields each of its kernels.
+    """Yield (`factor`, `kernel`), a term of a weighted sum; for a nested sum, all terms inside.
 
-    A ConfigError refuses a factor that is not a positive number.
+    The factors inside a nested sum are multiplied by `factor`. A ConfigError refuses a factor that
+    is not a positive number.
     """
     if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
         raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")

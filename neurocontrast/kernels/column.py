@@ -116,9 +116,10 @@ class ColumnKernel(Kernel):
         return ~values.isnan().any(dim=1)
 
     def are_observed(self, values: Tensor) -> bool:
-        """Tell whether no number in `values` (n, p) of the kernel's column is missing.
+        """Tell whether no number is missing in `values` (n, p), the kernel's column of n scans.
 
-        The sum of all numbers is tested first, because a NaN in the sum answers fastest.
+        If the sum of all numbers is not NaN, none is missing; the sum is faster than a test of
+        each.
         """
         is_own = type(self).observed is ColumnKernel.observed
         if is_own and not math.isnan(float(values.sum())):  # NaN of any value, and of +∞ − ∞
@@ -175,7 +176,10 @@ class ColumnKernel(Kernel):
         return block
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
-        """Return the weights (n,) of n scans with themselves; None if `weights` gives them too."""
+        """Return the weights (n,) of n scans with themselves, to replace the results of `weights`.
+
+        None, as by default, keeps the results of the method `weights` for such pairs.
+        """
         return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
@@ -206,10 +210,11 @@ class ColumnKernel(Kernel):
     def _observed_means(
         self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the mean weight over pairs of scans with known values, and each scan's own weight.
+        """Return the mean weight of pairs of scans with known values, and of each scan with itself.
 
         `a` and `b` are rescaled values of row and column scans, `seen_a` and `seen_b` masks of
-        known ones. The second result, (n,), is None if `a` and `b` are different scans. With a
+        known ones. The second result, (n,), is the kernel's weight of each scan with itself, or
+        their mean for a scan without a value; None unless `a` and `b` are the same tensor. With a
         single observed scan, the mean is the scan's weight with itself. Memory is O(n), because the
         weight matrix is computed and summed part by part.
         """
@@ -312,10 +317,10 @@ class ColumnKernel(Kernel):
         }
 
     def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        """Raise a DataError if a weight is below 0, naming the pair of scans of lowest weight.
+        """Raise a DataError if a weight is below 0, naming the two scans of the lowest weight.
 
-        `values` are the cohort's column, `seen` the mask of rows to use, and `names` the rows'
-        names.
+        The kernel computes the weight of a pair from the scans' `values` of the cohort's column.
+        `seen` is the mask of scans with known values, and `names` are the scans' names.
         """
         kept = seen.nonzero()[:, 0]
         a = self.scaled(values[kept])
@@ -345,9 +350,11 @@ class ColumnKernel(Kernel):
 
 
 def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Block:
-    """Return function `exact` for blocks of weights, but with `mean` where a value is missing.
+    """Return a function as `exact`, but with the weight `mean` of pairs with a missing value.
 
-    `seen_a` and `seen_b` are masks of the scans in rows and columns whose value is known.
+    `exact` returns weights of two slices of scans. `seen_a` and `seen_b` are masks of the scans in
+    rows and columns whose value is known; the mean is put in place if either scan's value is
+    missing.
     """
 
     def block(i: slice, j: slice) -> Tensor:
@@ -357,10 +364,10 @@ def _with_mean(exact: Block, seen_a: Tensor, seen_b: Tensor, mean: Tensor) -> Bl
 
 
 def _with_diagonal(block: Block, diagonal: Tensor | None) -> Block:
-    """Return function `block` for blocks of weights, but with `diagonal` for equal scans.
+    """Return a function as `block`, but with the weights `diagonal` (n,) of scans with themselves.
 
-    `diagonal` (n,) are the weights of scans with themselves; with None, `block` is returned
-    unchanged.
+    `block` returns weights of two slices of n scans. If `diagonal` is None, `block` itself is
+    returned.
     """
     if diagonal is None:
         return block
@@ -384,7 +391,10 @@ def _rows(features: Tensor, rows: slice) -> Tensor:
 
 
 def listed(rows: list[int], names: Sequence[str] | None) -> str:
-    """Describe table `rows` for a message: their number, and names or numbers of the first 20."""
+    """Describe `rows` of a table for a message: how many, and the first 20 of them by name.
+
+    Without `names`, which has the names of all rows, the rows' numbers are listed.
+    """
     first = list(map(str, rows[:20]))
     if names is not None:
         first = list(map(names.__getitem__, rows[:20]))

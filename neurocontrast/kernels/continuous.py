@@ -215,7 +215,7 @@ class Gaussian(_Bandwidth):
 
 
 class Laplacian(_Bandwidth):
-    """Laplacian kernel, w = exp(−‖(y − y')/σ‖₁), or of the Euclidean norm; ‖w‖∞ = 1.
+    """Laplacian kernel, w = exp(−‖(y − y')/σ‖₁), or with the Euclidean norm (`norm`); ‖w‖∞ = 1.
 
     Compared with `Gaussian`, the kernel is sharper at 0 and has heavier tails: the nearest scans
     count most, distant scans still a little.
@@ -227,7 +227,8 @@ class Laplacian(_Bandwidth):
     sigma : float, sequence of float, "scott" or "silverman"
         Scale in the unit of the column; see `Gaussian`.
     standardise : bool, default False
-        As for `Gaussian`, with the mean absolute difference of the standardised values.
+        As for `Gaussian`: w = exp(−d/σ), with d the mean absolute difference of the standardised
+        values, or with ``norm=2`` the root of the mean squared difference.
     norm : {1, 2}, default 1
         Order of the norm over the dimensions; the released code of CCL-K uses 2.
     missing : {"error", "marginal"}, default "error"

@@ -115,9 +115,10 @@ KernelLike = Annotated[Kernel | Sequence[FactorSettings], _FactorsOrKernel()]
 
 
 def build_kernel(kernel: KernelLike) -> Kernel:
-    """Return the product of kernels for `kernel`, a configuration's factors or a kernel itself.
+    """Return the product of the kernels that the factors of a configuration describe.
 
-    A kernel is returned unchanged.
+    `kernel` is a list of such factors, the settings of one kernel each, or a `Kernel`, which is
+    returned unchanged.
     """
     if isinstance(kernel, Kernel):
         return kernel

@@ -228,9 +228,11 @@ class ConditionalUniformity(Objective):
         return pairs.log_sum_exp(d), pairs.mass(d)
 
     def differences(self, pairs: Pairs) -> Tensor:
-        """Return the repulsion weights d = (‖w‖∞ − w) v between samples of `pairs`, (n_i, n).
+        """Return the repulsion weights d = (‖w‖∞ − w) v of anchors with all samples, (n_i, n).
 
-        The kernels w and v are `kernel` and `negatives` of this loss; v is 1 without `negatives`.
+        The n_i samples are those whose views are the anchors of `pairs`, a block of the batch; n
+        are all samples of the batch. The kernels w and v are `kernel` and `negatives` of this loss;
+        v is 1 without `negatives`.
         """
         d = pairs.unlikeness(self.kernel)
         if self.negatives is not None:

@@ -114,11 +114,11 @@ class _CCLK(Objective):
         raise NotImplementedError
 
     def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
-        """Return the kernel and the data by which the loss compares the conditions of scans.
+        """Return the kernel that compares conditions of scans, and the data to compare.
 
-        The condition of a scan is its value of the metadata, such as the age or the site;
-        `HardNegativeCCLK` takes the embedding of the scan in `view` instead. The data are tensors
-        by column name, a row for each scan of `pool`.
+        The condition of a scan is its value of the metadata, such as the age or the site; for
+        `HardNegativeCCLK` it is the scan's embedding in the view of number `view`. The data, from
+        which the kernel is computed, are tensors by column name, a row for each scan of `pool`.
         """
         assert self.kernel is not None
         return self.kernel, pool.metadata

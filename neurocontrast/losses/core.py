@@ -67,7 +67,7 @@ class Pool:
     """Embeddings with which anchors are compared, mostly the anchors themselves; if `by_view` is
     True, each view of the anchors is compared with one view of the candidates."""
     metadata: Metadata
-    """Metadata columns of the n samples."""
+    """Metadata columns of the n samples, by name."""
     scale: float | Tensor = 1.0
     """Factor 1/τ of inner products; a tensor without gradient if the temperature is learned."""
     processes: Processes = field(default_factory=Processes)
@@ -79,7 +79,7 @@ class Pool:
     figures: dict[str, Tensor] = field(default_factory=dict)
     """Further quantities of a loss that training records, added by the loss's `parts`."""
     by_view: bool = False
-    """Whether each view of the anchors is compared with one view of the candidates alone."""
+    """Whether view number v of the anchors is compared with view v of the candidates alone."""
     _bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
@@ -155,7 +155,10 @@ class Pool:
         return self._bound[kernel]
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
-        """Return a kernel's largest weight ‖w‖∞ > 0: its bound, or the maximum over the batch."""
+        """Return a kernel's largest weight ‖w‖∞ > 0: its upper bound, or the batch's maximum.
+
+        The maximum is taken for a kernel whose weights have no finite upper bound.
+        """
         supremum = kernel.supremum_over(self.metadata, dtype=self.anchors.dtype)
         if isinstance(supremum, Tensor):
             return supremum.clamp_min(torch.finfo(supremum.dtype).tiny)
@@ -267,11 +270,11 @@ class Pool:
         return total / torch.where(mass_of_all > 0, mass_of_all, 1)
 
     def log_mean_exp(self, logarithms: Tensor, mass: Tensor | None = None) -> Tensor:
-        """Compute log( mean_i exp x_i ) of `logarithms` x over anchors i with positive weights.
+        """Compute log( mean_i exp x_i ) of `logarithms` x over anchors i whose `mass` is above 0.
 
-        The logarithms are (V, n) for V views of n samples, and so is `mass`, for each anchor the
-        sum of the weights of the embeddings with which it is compared; None counts all anchors. If
-        no anchor has a mass above 0, the result is 0. Samples with `sample_weights` count by their
+        The logarithms are (V, n) for V views of n samples, and so is `mass`: for each anchor the
+        sum of the weights of the embeddings with which it is compared. Without `mass`, all anchors
+        count. If no anchor counts, the result is 0. Samples with `sample_weights` count by their
         weights.
         """
         if self.sample_weights is not None:
@@ -369,9 +372,10 @@ def distances(cosines: Tensor) -> Tensor:
 
 
 def _refuse_negative(block: Block, i: slice, j: slice) -> Tensor:
-    """Compute block (`i`, `j`) of a kernel's weights, and raise a DataError for weights below 0.
+    """Return block (`i`, `j`) of a kernel's weights; raise a DataError if a weight is below 0.
 
-    On a GPU such weights become NaN, so that the GPU is not waited for.
+    `block` is the function that computes the weights of the samples in slice `i` with the samples
+    in slice `j`. On a GPU weights below 0 become NaN, so that the GPU is not waited for.
     """
     weights = block(i, j)
     if weights.device.type == "cpu" and not torch.compiler.is_compiling():

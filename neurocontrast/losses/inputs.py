@@ -49,9 +49,10 @@ def checked_weights(values: Any, view: Tensor) -> Tensor:
 
 
 def checked_views(z1: Views, z2: Tensor | None) -> list[Tensor]:
-    """Return the embeddings (n, d) of each view in `z1` and `z2`, as a list of tensors.
+    """Return the embeddings (n, d) of all views as one list: first of `z1`, then of `z2`.
 
-    A DataError refuses views that differ in shape, dtype or device.
+    `z1` is one view, a list of views or a tensor (V, n, d) of V views, and `z2` a further view or
+    None. A DataError refuses views that differ in shape, dtype or device.
     """
     views = _named_views(z1, z2)
     if not views:

@@ -1,4 +1,4 @@
-"""Base class of losses: checks inputs, gathers embeddings of all processes, sets temperatures."""
+"""Base class of losses: checks inputs, gathers embeddings of all processes, keeps temperatures."""
 
 import inspect
 import math

@@ -20,14 +20,15 @@ _ALL = slice(None)
 
 
 class Candidates(Protocol):
-    """Protocol of the part of `Pool` that `Pairs` needs: counts of candidates, kernel weights.
+    """Protocol of the embeddings with which anchors are compared, as far as `Pairs` needs them.
 
-    Candidates are the embeddings with which anchors are compared.
+    These embeddings are called candidates. An object of the protocol counts them and computes
+    kernel weights between their samples; `Pool`, the embeddings of a batch, is one.
     """
 
     @property
     def by_view(self) -> bool:
-        """Whether each view of the anchors is compared with one view of the candidates alone."""
+        """Whether view number v of anchors is compared with view v of the candidates alone."""
 
     @property
     def is_across(self) -> bool:
@@ -49,15 +50,15 @@ class Candidates(Protocol):
         """
 
     def supremum(self, kernel: Kernel) -> float | Tensor:
-        """Return the largest weight ‖w‖∞ > 0 of a kernel."""
+        """Return a kernel's largest weight ‖w‖∞ > 0: its upper bound, or the batch's maximum."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of a block of anchors with all candidates, for which a loss defines its formula.
+    """Pairs of a block of anchors with all candidates, from which a loss computes its formula.
 
-    Sums over candidates j leave out the anchor i. Weights between samples, (n_i, n), apply to all
-    views of the samples.
+    Sums over candidates j leave out the embedding of anchor i alone, unless a method says more.
+    Weights between samples, (n_i, n), apply to all views of the samples.
     """
 
     s: Tensor
@@ -94,7 +95,7 @@ class Pairs:
     def log_sum_exp(
         self, weights: Tensor | None = None, *, without: Literal["anchor", "sample"] = "anchor"
     ) -> Tensor:
-        """Compute log Σ_j b_ij exp s_ij of each anchor i over the candidates j.
+        """Compute log Σ_j b_ij exp s_ij of each anchor i, over similarities s_ij with candidates j.
 
         Parameters
         ----------
@@ -107,7 +108,8 @@ class Pairs:
         Returns
         -------
         tensor (V, n_i)
-            −1e30, without gradient, where all b_ij are 0.
+            Value of each anchor, for V views of n_i samples; −1e30, without gradient, where all
+            b_ij of the sum are 0.
         """
         return cast(Tensor, LogSumExp.apply(self.s, weights, self, without))
 
@@ -134,8 +136,8 @@ class Pairs:
         They are the `weights` (n_i, n) between samples; the weights (n_i,) of samples with
         themselves; and the sums (n_i,) of each anchor's weights over its candidates, by which the
         mean divides. A sum of 0 becomes infinite, so that the mean is 0. If anchors are compared
-        with one view of each sample, a sample is no candidate of itself: its weight with itself is
-        set to 0, and the second result is None.
+        with one view of each sample, a sample is no candidate of itself: the first tensor is then a
+        copy of `weights` with 0 for a sample with itself, and the second is None.
         """
         sums = self._sums_of(weights)
         mass = sums.mass.masked_fill(sums.mass <= 0, torch.inf)  # NaN stays
@@ -146,7 +148,8 @@ class Pairs:
     def mass(self, weights: Tensor) -> Tensor:
         """Return the sum of `weights` (n_i, n) over all candidates of each anchor, (V, n_i).
 
-        A weight between samples counts once for each view of the candidate, the anchor left out.
+        The weight of two samples counts once for each view of the candidate's sample. Of an
+        anchor's own sample, only the other views count.
         """
         return self._sums_of(weights).mass.expand(self.s.shape[:2])
 
@@ -177,12 +180,13 @@ class Pairs:
         return cast(Tensor, Contrast.apply(self.s, weights, None, None, self))
 
     def contrast(self, weights: Tensor) -> Tensor:
-        """Compute Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor in one operation.
+        """Compute Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor i, at once.
 
-        `weights` w (n_i, n) are between samples, and the result is (V, n_i). With two views,
-        similarities are relative to the similarity with the twin (the anchor's other view), whose
+        `weights` w (n_i, n) are between samples, s_ij is the similarity of anchor i with candidate
+        j, j and k run over all candidates, and the result is (V, n_i). With two views, similarities
+        are computed relative to the similarity with the twin (the anchor's other view), whose
         difference of 0 is left out of the sums, so that value and gradient are exact even if the
-        loss is close to 0. For an anchor whose weights are all 0, the result is the log-sum-exp.
+        loss is close to 0. For an anchor whose weights are all 0, the result is log Σ_k exp s_ik.
         """
         if self.pool.n_views != 2:
             return self.log_sum_exp() - self.mean(weights)

@@ -68,10 +68,10 @@ def compare(anchors: Tensor, candidates: Tensor, scale: float | Tensor, *, by_vi
 
 
 class Similarities(torch.autograd.Function):
-    """Compute the similarities of all anchors with `candidates`, or with all anchors if None.
+    """Compute the similarities of `anchors` with `candidates`, as the function `compare` does.
 
-    An anchor is an embedding that a loss compares with other embeddings, its candidates. See
-    `compare`.
+    An anchor is an embedding that a loss compares with other embeddings, its candidates. If
+    `candidates` is None, they are the anchors themselves.
     """
 
     @staticmethod
@@ -118,6 +118,7 @@ def _of_symmetric(of_pairs: Tensor, z: Tensor, scale: float | Tensor) -> Tensor:
 class LogSumExp(torch.autograd.Function):
     """Compute L_i = log Σ_j b_ij exp s_ij of similarities, with the gradient b_ij exp(s_ij − L_i).
 
+    The sum is over the candidates j of anchor i; b are the weights between samples, 1 if None.
     Value and gradient need memory for one copy of s each.
     """
 
@@ -142,11 +143,12 @@ class LogSumExp(torch.autograd.Function):
 
 
 class Mean(torch.autograd.Function):
-    """Compute the weighted mean Σ_j w_ij s_ij / Σ_j w_ij of each anchor's similarities.
+    """Compute the weighted mean Σ_j w_ij s_ij / Σ_j w_ij of each anchor's similarities s_ij.
 
-    Inputs are the weights between samples (n_i, n); the weights of samples with themselves (n_i,),
-    which count once for each other view, or None for weights of 0; and the denominators (n_i,). If
-    a denominator is infinite, the mean is 0, without gradient.
+    Further inputs are the weights w between samples (n_i, n); the weights of samples with
+    themselves (n_i,), which count once for each other view, or None for weights of 0; and the sums
+    Σ_j w_ij (n_i,), by which to divide. If such a sum is given as infinite, the mean is 0, without
+    gradient.
     """
 
     @staticmethod

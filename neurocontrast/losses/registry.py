@@ -100,7 +100,7 @@ def read_objective(section: Any, *, from_json: bool, sums: bool = True) -> Any:
     from_json : bool
         Whether the section comes from JSON, in which tuples are lists.
     sums : bool
-        Whether to accept losses that cannot be part of a sum.
+        True to accept all losses, False to accept only losses that can be part of a sum.
     """
     names = [name for name in LOSSES if sums or name not in _ALONE]
 

@@ -145,8 +145,9 @@ class SumOfObjectives(nn.Module):
     ) -> dict[str, Tensor]:
         """Return the quantities of a batch that training records in ``metrics.csv``, by name.
 
-        Names are such as ``term_name/part`` and ``name/bound``, with the name of the loss. Terms
-        are multiplied by the weight of the loss; other quantities are as in `Objective.figures`.
+        They are the quantities of each summed loss, from `Objective.figures`. With NAME for the
+        summed loss, names are such as ``NAME/bound``, or ``term_NAME/part`` for a part of its
+        value. Only such parts are multiplied by the weight of the summed loss.
         """
         figures = dict[str, Tensor]()
         for name, objective in self._parts():

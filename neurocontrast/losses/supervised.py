@@ -192,13 +192,14 @@ class Triplet(Objective):
 def _counts(
     distances: Tensor, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """Count how often each of the `distances` enters a sum over active triplets, with sign.
+    """Return how often each of the `distances` enters a sum over active triplets, with sign.
 
     The distances (V, n_i, N) are from the anchors, V views of n_i samples, to all N embeddings. A
     triplet has an anchor, an embedding of its label (mask `positive`) and an embedding of another
     label (mask `negative`). A triplet is active if the distance to the positive plus `margin` is
-    above the distance to the negative. A distance to a positive counts above 0, to a negative below
-    0. The number of active triplets of each anchor, (V, n_i), is returned too.
+    above the distance to the negative. The counts have the shape of the distances: above 0 for a
+    distance to a positive, below 0 to a negative. The second result is the number of active
+    triplets of each anchor, (V, n_i).
     """
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)
@@ -371,8 +372,9 @@ class Supervised(Objective):
     def n_outputs(self, categories: Mapping[str, Sequence[str]]) -> int:
         """Return the number of outputs that the projection head needs for the column to predict.
 
-        The number is 1 for a column of numbers, and the number of classes with the error
-        ``cross-entropy``. `categories` has the names of the categories of each column.
+        The number is 1 for a column of numbers. If the setting ``error`` of this loss is
+        ``cross-entropy``, the column has classes, and the number is that of its classes.
+        `categories` has the names of the categories of each column.
         """
         if self.kind == "continuous":
             return 1
@@ -412,7 +414,10 @@ class Supervised(Objective):
             self.sd = exact.std(correction=0).to(self.sd)
 
     def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> Description:
-        """Describe the meaning of the network's predictions, for ``encoder.json``.
+        """Return a dictionary on the column that the network predicts, for ``encoder.json``.
+
+        The keys are ``column`` and ``kind``, and ``classes`` for classes, or for numbers ``mean``,
+        ``sd``, ``lowest`` and ``highest`` over the training scans.
 
         Parameters
         ----------

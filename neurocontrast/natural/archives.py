@@ -67,7 +67,7 @@ class FileSet:
 
 @contextmanager
 def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
-    """Provide the files of a folder or archive, `source`, until the context ends.
+    """Yield the files of a folder or archive, `source`, as a `FileSet`, until the context ends.
 
     An archive is unpacked to a new temporary folder, which is made in the folder `scratch` and
     removed when the context ends; `scratch` itself is kept.
@@ -113,5 +113,8 @@ def _names_below(folder: Path) -> list[str]:
 
 
 def _is_noise(file: str) -> bool:
-    """Tell whether an operating system left a file, as Thumbs.db, or a folder above the file."""
+    """Tell whether a file, or a folder above, is one that operating systems leave (Thumbs.db).
+
+    `file` is the path, with "/" between names.
+    """
     return any(name.lower() in _NOISE for name in file.split("/"))

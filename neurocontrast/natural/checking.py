@@ -50,7 +50,11 @@ def _doubt_about_copies(cohort: Cohort, located: Located, progress: Progress) ->
 
 
 def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
-    """Count images and classes for each split of a table, and for all images in the last row."""
+    """Return a table of the numbers of images and classes for each split, and for ``all`` images.
+
+    `table` is the table of images; without a column ``split``, the result has the last row,
+    ``all``, alone.
+    """
     parts = {}
     if "split" in table and table["split"].notna().any():
         by_split = {str(name): images for name, images in table.groupby("split")}
@@ -64,8 +68,8 @@ def summarise_images(table: pd.DataFrame) -> pd.DataFrame:
 def _count(images: pd.DataFrame) -> dict[str, float]:
     """Count `images`, rows of a table, and by column ``label`` their classes.
 
-    The result has the number of images, and with labels the number of classes and the size of the
-    smallest and largest class.
+    The result is a dictionary with the key ``images`` and, if the table has the column,
+    ``classes``, ``smallest class`` and ``largest class``, the sizes of these.
     """
     counts: dict[str, float] = {"images": len(images)}
     if "label" in images:

@@ -59,7 +59,7 @@ class ImageDataset(InPlaceDataset):
         np.copyto(out, store.array[self._index_of[index]], casting="no")
 
     def contents(self) -> list[str]:
-        """Return a digest of the pixels of each image, in the order of the table of images."""
+        """Return a digest of each image's pixels, a list in the order of the table of images."""
         size = f"pixels {self.image_shape}".encode()
         digests = []
         for number, index in zip(self._store_of, self._index_of, strict=True):
@@ -71,7 +71,10 @@ class ImageDataset(InPlaceDataset):
     def channel_statistics(
         self, rows: npt.ArrayLike
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return mean and standard deviation (3,) of each colour over images `rows`, in [0, 1]."""
+        """Return two arrays (3,): each colour's mean and standard deviation over images `rows`.
+
+        Colours are in [0, 1].
+        """
         chosen = np.asarray(rows, dtype=np.int64)
         sums = []
         for number, store in enumerate(self._stores):

@@ -76,7 +76,7 @@ def class_names(labels: Sequence[str], *, word: str = "class") -> list[str]:
 
 
 def read_class_folders(files: FileSet) -> Pictures:
-    """Return the pictures in folders of classes: ``cat/1.jpg`` or ``train/cat/1.jpg``.
+    """Return the `Pictures` in folders of classes: ``cat/1.jpg`` or ``train/cat/1.jpg``.
 
     The name of a folder is the class of the pictures inside, and a folder such as ``train`` above
     the class folders is the split. Outer folders that contain all pictures, as ``data`` in
@@ -127,11 +127,11 @@ def _without_shared_folders(paths: list[list[str]]) -> list[list[str]]:
 
 
 def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[str] | None:
-    """Return each picture's split by its folder; None if no picture lies in a split's folder.
+    """Return the split of each picture, by the name of its folder; None without such folders.
 
-    `paths` are the pictures' paths, as lists of folders and file; the folder of a split is called
-    ``train``, ``test``, ``validation`` or alike. Pictures both inside and outside of such folders
-    are a `DataError`.
+    `paths` are the pictures' paths, as lists of folders and file, in the order of the result; the
+    folder of a split, the first of a path, is called ``train``, ``test``, ``validation`` or alike.
+    Pictures both inside and outside of such folders are a `DataError`.
     """
     splits = []
     outside = []
@@ -153,9 +153,10 @@ def _splits_of_folders(files: FileSet, paths: Sequence[Sequence[str]]) -> list[s
 
 
 def read_cifar(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072).
+    """Return CIFAR-10 or CIFAR-100 as `Pictures`: pixels, classes and splits of all pictures.
 
-    `dataset` is ``cifar10`` or ``cifar100``, and `files` has the files of the binary version.
+    `dataset` is ``cifar10`` or ``cifar100``, and `files` is the folder or unpacked archive of the
+    binary version, with records of 1 + 3,072 or 2 + 3,072 bytes.
     """
     train, test = _FILES_OF_CIFAR[dataset]
     columns = _LABELS_OF_CIFAR[dataset]
@@ -208,7 +209,10 @@ def _read_records(dataset: str, files: FileSet, file: str) -> Pixels:
 
 
 def _content(files: FileSet, name: str, dataset: str) -> bytes:
-    """Return the bytes of the CIFAR file `name` among `files`; refuse a source without the file."""
+    """Return the bytes of the CIFAR file called `name` in `files`, a folder or an unpacked archive.
+
+    If no such file is there, a DataError names it.
+    """
     path = files.called(name)
     if path is not None:
         return files.read(path)
@@ -235,7 +239,7 @@ def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
 
 
 def read_mnist(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures of MNIST or Fashion-MNIST from four idx files, of train and test.
+    """Return MNIST or Fashion-MNIST as `Pictures`, from four idx files, of train and test.
 
     `dataset` is ``mnist`` or ``fashion-mnist``. Each of the two splits has a file of images and a
     file of labels in `files`.
@@ -313,7 +317,10 @@ def read_idx(name: str, content: bytes, *, n_dims: int) -> Pixels:
 
 
 def read_digits() -> Pictures:
-    """Return scikit-learn's 1,797 digits of 8×8; nothing is downloaded, 0 to 16 become 0 to 255."""
+    """Return scikit-learn's 1,797 handwritten digits, pictures of 8×8, as `Pictures` with labels.
+
+    Nothing is downloaded. Grey values from 0 to 16 become 0 to 255.
+    """
     from sklearn.datasets import load_digits
 
     digits = load_digits()

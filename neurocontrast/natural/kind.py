@@ -41,12 +41,16 @@ class NaturalImagesKind(SampleKind):
     def inspect(
         self, cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress
     ) -> tuple[str, ...]:
-        """Return warnings about the images of a cohort, and add errors to `problems`.
+        """Return warnings about the images of a cohort, as texts, and add errors to `problems`.
 
-        An error is a path that names no usable image; `deep` reads every pixel and warns of copies.
+        An error is a path that names no usable image. With `deep`, every pixel is read, and images
+        of the cohort that are the same, byte by byte, are a warning.
         """
         return inspect_images(cohort, problems, deep=deep, progress=progress)
 
     def summarise(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Count images and classes for each split of a table of images, and for all images."""
+        """Return a table of the numbers of images and classes for each split, and for all images.
+
+        `table` is the table of images.
+        """
         return summarise_images(table)

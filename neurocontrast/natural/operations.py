@@ -103,10 +103,11 @@ def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
 def blur(
     x_BCHW: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None, largest: float
 ) -> Tensor:
-    """Blur images by Gaussians cut at `radius_pixels`, or at four σ, reflected at the border.
+    """Blur images by Gaussians with the cut at `radius_pixels`, or if None at four σ of each image.
 
-    The cut at four σ is the one of ``scipy.ndimage.gaussian_filter(mode="mirror")``. No σ in
-    `sigma_pixels`, one for each image, may be above `largest`.
+    Images are reflected at the border. The cut at four σ is the one of
+    ``scipy.ndimage.gaussian_filter(mode="mirror")``. No σ in `sigma_pixels`, one for each image,
+    may be above `largest`.
     """
     reach: int | np.ndarray
     if radius_pixels is None:

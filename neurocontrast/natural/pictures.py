@@ -1,4 +1,4 @@
-"""Decode pictures to RGB bytes (3, H, W), scale pictures, and lay colours behind grey pictures."""
+"""Decode pictures to RGB bytes (3, H, W), scale pictures, and paint grey ones on a colour."""
 
 import io
 import struct

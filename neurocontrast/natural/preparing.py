@@ -73,7 +73,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
 
 
 def _read_pictures(dataset: str, files: FileSet) -> Pictures:
-    """Return the pictures in `files`, of a folder or archive, by the format of the data set."""
+    """Return the `Pictures` of data set `dataset` in `files`, a folder or unpacked archive."""
     if dataset == "folder":
         return read_class_folders(files)
     if dataset.startswith("cifar"):
@@ -173,10 +173,7 @@ def _write_store(
 
 
 def _names_in_messages(table: pd.DataFrame) -> list[str]:
-    """Return each image's identifier with the name of its file, for messages.
-
-    `table` has a row for each image.
-    """
+    """Return for messages a text for each row of `table`: identifier (name of image file)."""
     column = "path"
     if "file" in table:
         column = "file"
@@ -274,11 +271,11 @@ class Plan:
 
 
 def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> Plan:
-    """Choose the images and splits of a data set, and make the table of images.
+    """Choose images of a data set, divide them into splits, and make the table of images (`Plan`).
 
-    Rows are in the order train, validation, test, and within a split in the order of the source. An
-    identifier has the picture's number within its split of the source, so that settings such as
-    `n_train` do not change identifiers.
+    Rows are in the order train, validation, test, and within a split in the order of the source,
+    the files of the data set. An identifier has the picture's number within its part of the source,
+    such as ``test``, so that settings such as `n_train` do not change identifiers.
     """
     ids = _identifiers(pictures, name)
     splits = divide(ids, pictures.labels, pictures.splits, settings)
@@ -303,7 +300,11 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
 
 
 def _identifiers(pictures: Pictures, name: str) -> list[str]:
-    """Return each picture's identifier: name of data set, split in the source, number in split."""
+    """Return each picture's identifier, such as ``cifar10-train-00017``.
+
+    The parts are `name` of the data set, the part of the source (``train``, ``test``; ``image`` if
+    the source is not divided), and the picture's number within this part.
+    """
     splits = pd.Series(["image"] * len(pictures))
     if pictures.splits is not None:
         splits = pd.Series(list(pictures.splits))

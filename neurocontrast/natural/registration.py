@@ -1,4 +1,4 @@
-"""Register natural images as a kind of samples, for data and reports."""
+"""Add natural images to the registries of kinds of samples, from which data and reports choose."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def register_natural_images() -> None:
-    """Register natural images as a kind of samples, beside scans, for ``data.kind: images``.
+    """Add natural images to the registries of kinds of samples, for ``data.kind: images``.
 
-    Three functions are put into the registries `ADDRESSES`, `KINDS` and `VOICES`, under the name
+    Three functions are put into three registries, `ADDRESSES`, `KINDS` and `VOICES`, under the name
     ``images``. When called, they return the form of an image's path in a table (as
     ``images.npy#17``), the kind of samples that reads images, and the words of reports on images.
     Code for natural images is imported only when one of them is called.

@@ -22,12 +22,12 @@ _LARGEST = 4_000_000
 
 
 def find_record(folder: Path, paths: Sequence[str]) -> ImagesRecord:
-    """Read the ``images.json`` beside the ``.npy`` file that stores the evaluated images.
+    """Read the ``images.json`` next to the ``.npy`` file that stores the evaluated images.
 
     `paths` are the images' paths, as ``images.npy#17``; the first such path names the ``.npy``
     file. The file is looked for at that path, and if absent, at the same path below `folder`, the
     folder of the evaluation. The record is empty if the ``.npy`` file is not found, or the
-    ``images.json`` beside the file is absent or damaged.
+    ``images.json`` next to the file is absent or damaged.
     """
     path = next(filter(is_image_path, paths), None)
     if path is None:
@@ -48,10 +48,10 @@ def _read_record(path: Path) -> ImagesRecord:
 
 
 def names_of_texts(folder: Path, paths: Sequence[str]) -> dict[str, object]:
-    """Return the variables of report templates, name → value: ``origin`` alone, an `ImagesRecord`.
+    """Return the variables of report templates by name: only ``origin``, an `ImagesRecord`.
 
-    The record is the ``images.json`` of the evaluated images, whose paths are in `paths`; `folder`
-    is the folder of the evaluation, as in `find_record`.
+    The record is the ``images.json`` of the data set of the evaluated images, whose own paths are
+    in `paths`; `folder` is the folder of the evaluation, as in `find_record`.
     """
     return {"origin": find_record(folder, paths)}
 

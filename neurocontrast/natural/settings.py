@@ -1,4 +1,4 @@
-"""Settings of natural images: section ``data`` of a run, and section ``images`` of the command."""
+"""Settings of natural images: section ``data`` of a run, and settings of `neurocontrast images`."""
 
 from __future__ import annotations
 

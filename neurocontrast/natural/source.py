@@ -144,22 +144,22 @@ class NaturalImages(Source):
             encoder.set_standardisation(contract.mean, contract.std)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return a digest of the pixels of each image of a cohort."""
+        """Return a list of digests, one of the pixels of each image, in the order of `cohort`."""
         with progress.task("Comparing images", None, "images"):
             return self.images(cohort).contents()
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return for each image store of a cohort its size and times, to notice changed files."""
+        """Return a list with the size and times of change of each image store (file) of a cohort.
+
+        A file that has changed is noticed by these numbers. The stores are sorted by path.
+        """
         signatures: list[tuple[int, ...]] = []
         for _, store in self.files(cohort)["stores"]:
             signatures.append(signature_of([str(store)]))
         return signatures
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind of file → (name, path) pairs, for image stores and files of vectors.
-
-        The files are of a cohort.
-        """
+        """Return kind of file → list of (name, path): a cohort's image stores and vector files."""
         stores = set()
         for path in cohort.table["path"]:
             store, _ = split_image_path(str(path))

@@ -183,11 +183,11 @@ class Located:
         return located
 
     def _problem_of(self, path: str) -> str:
-        """Add the image that `path` names; return why the image cannot be used, or "".
+        """Add the image that `path` names to this object; return why the image is unusable, or "".
 
         Reasons are a path unlike ``images.npy#17``, a store that cannot be opened, an index beyond
-        the store's last image, and a size in pixels other than of the images of the first opened
-        store. In the last case the image is added all the same, in the other cases not.
+        the store's last image, and a size in pixels other than of the images of the first store in
+        `stores`. In the last case the image is added all the same, in the other cases not.
         """
         if not is_image_path(path):
             return (
@@ -212,7 +212,7 @@ class Located:
         )
 
     def images(self) -> Iterator[Pixels]:
-        """Yield the pixels (3, H, W) of each image, in the order in which images were added."""
+        """Yield the pixels (3, H, W) of each image, a uint8 array, in the order of `add`."""
         for number, index in zip(self.store_of, self.index_of, strict=True):
             yield self.stores[number].array[index]
 

@@ -108,7 +108,11 @@ def _where(applied: np.ndarray, changed: Tensor, unchanged: Tensor) -> Tensor:
 
 
 def _blurred(x_BCHW: Tensor, settings: ImageBlurSettings, seeds: Sequence[int]) -> Tensor:
-    """Blur random images of a batch, each by a Gaussian of a width drawn from the image's seed."""
+    """Return a batch of images of which some, chosen by the images' seeds, are blurred.
+
+    An image is blurred with the probability in `settings`, by a Gaussian of a width drawn from its
+    seed.
+    """
     from neurocontrast.natural import operations
 
     u = _drawn("blur", seeds, 2)
@@ -132,9 +136,10 @@ def draw_boxes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw corners and sizes (n, 2) of boxes to crop, in rows and columns, one box for each seed.
 
-    `size` is the images' height and width in pixels. The box is the whole image if an image is not
-    cropped. As in torchvision, the first of ten random boxes that fits is taken, or the largest in
-    the middle that the ratio allows.
+    `size` is the images' height and width in pixels. The seed also decides, with the probability in
+    `settings`, whether an image is cropped; if not, or without settings, the box is the whole
+    image. As in torchvision, the first of ten random boxes that fits is taken, or the largest box
+    in the middle whose width over height is allowed.
     """
     whole_corners = np.zeros((len(seeds), 2), dtype=np.int64)
     whole_sizes = np.tile(np.array(size), (len(seeds), 1))

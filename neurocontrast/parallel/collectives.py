@@ -57,14 +57,14 @@ def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
 
 
 def of_all_processes(samples: Tensor) -> Tensor:
-    """Concatenate the tensors (n, …) of all processes, or return the tensor of a single process."""
+    """Concatenate tensors `samples` (n, …) of all processes; one process gets `samples` back."""
     if not is_distributed():
         return samples
     return gather_samples(samples, gather_sizes(len(samples), samples.device))
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Return the sum of the tensors `values` of all processes; differentiable."""
+    """Return the elementwise sum of each process's tensor `values`; differentiable."""
     return cast(Tensor, _Sum.apply(values))
 
 

@@ -93,7 +93,10 @@ def usable_accelerator(
 
 
 class Launched(NamedTuple):
-    """Launcher that started this process, number of this process, and number of processes."""
+    """Launcher that started this process, rank of this process, and number of processes.
+
+    Without a launcher, `by` is None and the process is the only one.
+    """
 
     by: Literal["torchrun", "srun", "fabric"] | None = None
     rank: int = 0
@@ -106,12 +109,13 @@ class Launched(NamedTuple):
 
 
 def launched(environment: Mapping[str, str] | None = None) -> Launched:
-    """Detect which launcher started this process, and the number of this process.
+    """Return which launcher started this process, and the rank of this process among all processes.
 
     `srun` is recognised by the variables of a SLURM step, because a batch script without `srun` is
     a single process. If the command line (``neurocontrast``) has Lightning Fabric start further
     processes, they are recognised by an environment variable, named by the constant `COMMAND`, that
-    holds the process ID of the first process.
+    holds the process ID of the first process. Without a launcher, the result is that of a single
+    process of rank 0.
 
     Parameters
     ----------
@@ -136,9 +140,10 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
 
 
 def _launched_by_srun(environment: Mapping[str, str]) -> Launched:
-    """Return number of this process and number of processes, for a SLURM step started by `srun`.
+    """Return the rank of this process and the number of processes, in a SLURM step of `srun`.
 
-    A step with different numbers of tasks on its nodes is refused.
+    They are read from the variables in `environment`. A step with different numbers of tasks on its
+    nodes is refused.
     """
     n_tasks = environment["SLURM_STEP_NUM_TASKS"]
     # Such as 4(x2), or 2,1; a step that does not say has one node.

@@ -1,6 +1,7 @@
 """Write and read ``answer.json``, the known answer by which copies of an encoder are checked.
 
-The file states the features of one test sample, and ranges of measures over training scans.
+The file states the features of one test sample and, for an encoder of scans, ranges of volume and
+brightness over training scans.
 """
 
 import tempfile
@@ -99,10 +100,11 @@ def _measures_near_means(contract: MeasuresContract) -> pd.DataFrame:
 
 
 def _channels_of_phantom(shape: tuple[int, ...], n_channels: int) -> list[npt.NDArray[np.float64]]:
-    """Return a phantom of nested ellipsoids (white matter, grey matter, fluid), an array a channel.
+    """Return a phantom of nested ellipsoids (white and grey matter, fluid) as a list of channels.
 
-    A single channel holds brightness; several hold maps of grey matter, white matter and fluid in
-    turn.
+    The list has `n_channels` arrays of the same `shape`. With one channel, voxels have the
+    brightness of the tissue; with several, the channels are maps of grey matter, white matter and
+    fluid in turn.
     """
     voxels = np.indices(shape)
     squared = np.zeros(shape)
@@ -206,11 +208,11 @@ def read_answer(folder: Path) -> KnownAnswer:
 
 
 def _measure(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
-    """Return ``litres`` and ``bright`` (99th percentile) of each channel of a preprocessed scan.
+    """Return for each channel of a preprocessed scan ``litres`` and ``bright``, in a dictionary.
 
-    Litres are the volume of all voxels of the channel that differ from its corner voxel, or, in a
-    map of tissue, the sum of the map. The 99th percentile is over the values of the voxels that
-    differ from the corner voxel, in the units of the preprocessed scan.
+    ``litres`` is the volume of all voxels that differ from the channel's corner voxel, or, for
+    values from 0 to 1.5 (a map of tissue), the sum of the map. ``bright`` is the 99th percentile of
+    the voxels that differ from the corner voxel, in the units of the preprocessed scan.
     """
     litres_of_voxel = float(np.prod(spacing_of(affine))) / 1e6
     measures = []
@@ -276,7 +278,7 @@ def doubts_of_scan(
 
 
 def _describe_grid(header: ScanHeader) -> str:
-    """Describe the grid of a scan: numbers of voxels, their size, and the space."""
+    """Describe as text a scan's voxels, their size along each axis, and if marked as MNI space."""
     voxels = f"{'×'.join(map(str, header.shape))} voxels"
     if header.spacing_mm is not None:
         voxels += f" of {'×'.join(map('{:.3g}'.format, header.spacing_mm))} mm"

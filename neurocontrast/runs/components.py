@@ -88,10 +88,10 @@ class RunComponents:
         return facts
 
     def columns_of_no_effect(self) -> Iterator[str]:
-        """Yield a warning for each column of the loss with less than two values in training scans.
+        """Yield a warning for each column of the loss with at most one value in the training scans.
 
-        Such a column cannot shape the features. Nothing is yielded for a linear encoder, which has
-        no loss.
+        Missing values do not count. Such a column cannot shape the features. Nothing is yielded for
+        a linear encoder, which has no loss.
         """
         if self.objective is None:
             return
@@ -187,8 +187,9 @@ def _check_contrast(settings: Config, objective: AnyObjective) -> None:
 def _build_model(
     settings: Config, cohort: Cohort, source: Source, *, n_outputs: int | None
 ) -> ContrastiveModel:
-    """Build the network of a run, or two for two encoders, with random weights from its seed.
+    """Build the network to train, with random weights: of one encoder, or of two trained together.
 
+    The weights follow from the setting ``seed``. Two encoders are joined in one `TwoEncoders`.
     `n_outputs` is the number of outputs that a supervised loss needs; None for any other loss. An
     encoder that cannot read samples of the shape in `source` is refused.
     """
@@ -209,9 +210,10 @@ def _subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return column name → values, for the columns that linear probes predict during training.
+    """Return column name → values of all scans of `cohort`, for columns that linear probes predict.
 
-    Empty if no probe is fitted during training (``training.probe_every``).
+    The probes are fitted during training; the result is empty if none is
+    (``training.probe_every``).
     """
     targets = {}
     if settings.training.probe_every:
@@ -221,7 +223,7 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return column name → values, for the columns that ``training.sampling`` balances in batches.
+    """Return column name → values of all scans, for columns that ``training.sampling`` balances.
 
     Empty if batches are not sampled by columns.
     """

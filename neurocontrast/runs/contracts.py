@@ -20,9 +20,9 @@ def contracts_of(
     """Return the content of ``encoder.json`` for each encoder of a run, without digests of weights.
 
     No file is written: `save_model` adds the digests, and writes the weights and ``encoder.json``.
-    `folder` is the run's folder; the digest of its ``provenance.json`` is part of each description.
-    `fitted` are facts about the components of a linear encoder, which are added to the description
-    of the first encoder.
+    `folder` is the run's folder; the digest of its ``provenance.json`` is part of each content.
+    `fitted` has further keys, by name, for the first encoder: facts on the fit of a linear
+    encoder's components; empty for other encoders.
     """
     common: Json = {
         "objective": _describe_objective(settings, components),

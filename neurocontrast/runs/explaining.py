@@ -61,12 +61,12 @@ def _digest_of_run(run: Path) -> str | None:
 
 
 def find_run(evaluation: Path, probe: FittedProbe) -> Path:
-    """Return the folder of the run, or of installed weights, with the digest that `probe` records.
+    """Return the folder of the run, or of installed weights, whose digest is the one in `probe`.
 
     The digest is of the weights that made the features to which the probe was fitted. Runs are
-    looked for in the two folders above `evaluation` and in the working directory, and up to two
-    levels below each; then among installed weights. If nothing has the digest, a ConfigError asks
-    the user for the path of the run.
+    looked for in the parent folder of `evaluation`, the folder above, the working directory, and up
+    to two levels below each; then among installed weights. If no run and no weights have the
+    digest, a ConfigError asks the user for the path of the run.
     """
     digest = (probe.encoder or "").partition(",")[0]
     for path in files_near(evaluation, CONTRACT):
@@ -95,11 +95,12 @@ def find_run(evaluation: Path, probe: FittedProbe) -> Path:
 def settings_as_embedded(
     data: AnyDataSettings, evaluation: Path, contract: EncoderContract
 ) -> AnyDataSettings:
-    """Return section ``data``, with the share of measures that people may lack as in `evaluation`.
+    """Return section ``data``, with the share of missing measures that was allowed in `evaluation`.
 
-    The share (``max_missing``) is read from the record of `evaluation`. A share that the user
-    states in the section is kept. Evaluations of earlier versions record no share, which leaves the
-    section unchanged.
+    The share (``max_missing``) is read from the record in the folder `evaluation`. Section `data`
+    is the user's configuration; a share stated there is kept. Evaluations of earlier versions
+    record no share, which leaves the section unchanged. It is unchanged too for an encoder of
+    scans, as `contract` (its ``encoder.json``) tells.
     """
     if contract.preprocessing.kind != "measures":
         return data
@@ -115,11 +116,12 @@ def settings_as_embedded(
 def leave_out_evaluated(
     sources: Sequence[Brains], listed: Cohort, evaluated: pd.DataFrame, progress: Progress
 ) -> pd.DataFrame:
-    """Return the rows of `evaluated` whose scans every network can read (``data.skip_unreadable``).
+    """Return the rows of table `evaluated` whose scans every network can read.
 
-    Without the setting all rows are returned. `sources` has for each network of a run the object
-    that reads and preprocesses its scans. `listed` are the scans of the table of scans, as the
-    first network reads them.
+    Without the setting ``data.skip_unreadable`` the whole table is returned. `sources` has for each
+    network of a run the object that reads and preprocesses scans. `listed` is the cohort of all
+    scans in the user's table of scans, as the first network lists them; their files are not read
+    yet.
     """
     if not sources[0].skips:
         return evaluated
@@ -143,10 +145,10 @@ def find_cohort(
 ) -> Cohort:
     """Find the table of scans that were embedded for an evaluation, and return all its scans.
 
-    A file is the table if it has the file name that `evaluation` records, holds all scans in
-    `evaluated`, and has the recorded digest. Searched are the two folders above `evaluation` and
-    the working directory, and up to two levels below each. If there is no such table, a ConfigError
-    asks the user for its path.
+    A file is the table if it has the file name that the record in the folder `evaluation` states,
+    holds all scans in `evaluated`, and has the recorded digest. It is looked for in the parent
+    folder of `evaluation`, the folder above, the working directory, and up to two levels below
+    each. If there is no such table, a ConfigError asks the user for its path.
     """
     origin = read_evaluation(evaluation).embeddings
     name = origin.cohort_source or "participants.tsv"
@@ -176,9 +178,9 @@ def _find_embedded(evaluation: Path, origin: EmbeddingsOrigin) -> set[tuple[str,
     """Return participant and session of all scans in the table of embeddings that was evaluated.
 
     The result is a set of pairs, or None if the table is not found. The evaluation itself has fewer
-    scans if its settings select rows. The table is found by the file name and digest in `origin`,
-    in the two folders above `evaluation` and in the working directory, and up to two levels below
-    each.
+    scans if its settings select rows. The table is the file whose name and digest are in `origin`,
+    a part of the evaluation's record. It is looked for in the parent folder of `evaluation`, the
+    folder above, the working directory, and up to two levels below each.
     """
     if origin.file is None:
         return None
@@ -257,8 +259,9 @@ def choose_for_each(
 
     `sources` has for each network the object that reads and preprocesses its scans. The result has
     a cohort for each network, the chosen scans as its source reads them, and the true label of each
-    chosen scan as text. `listed` are all scans of the table of scans, as the first network reads
-    them. A ConfigError refuses networks of which some read scans, others regional measures.
+    chosen scan as text. `listed` is the cohort of all scans in the user's table of scans, as the
+    first network lists them. A ConfigError refuses networks of which some read scans, others
+    regional measures.
     """
     if len(set(map(type, sources))) > 1:
         raise ConfigError(
@@ -291,11 +294,11 @@ class ScoreMeaning:
 def readout_of(
     probe: FittedProbe, positive: str | None
 ) -> tuple[list[tuple[npt.NDArray[np.float64], float]], ScoreMeaning]:
-    """Return the score of a probe to explain: for each network, weights of features and intercept.
+    """Return the score of a probe to explain, as weights and intercepts, and its meaning in words.
 
-    A run has one network or several, called members. The weights are for features that are not
-    standardised. The second value describes the score in words. A probe of joined features of
-    several runs is refused.
+    The first value has for each network of the run, in order, a pair: weights (n_features,), for
+    features that are not standardised, and intercept. A run has one network or several, called
+    members. A probe of joined features of several runs is refused.
     """
     if is_joined(probe.blocks):
         encoders = one_of(map(attrgetter("name"), probe.blocks))

@@ -59,7 +59,7 @@ class TrainedNetwork:
 
     encoder: Encoder
     contract: EncoderContract
-    """``encoder.json`` of the network."""
+    """Content of the network's ``encoder.json``."""
     source: Brains
     cohort: Cohort
     """Scans of all folds, in the order of the evaluation's plan."""
@@ -148,7 +148,11 @@ class FoldsPlan:
 
     @property
     def choices(self) -> Description:
-        """Settings that repeat this fine-tuning: seed, configuration sections, `from_scratch`."""
+        """Settings with which to repeat this fine-tuning, by name, for a record of the evaluation.
+
+        They are the seed, the sections ``evaluation``, ``finetune`` and ``augment``, and
+        `from_scratch`.
+        """
         return {
             "seed": self.settings.seed,
             "evaluation": self.plan.settings.without_folders(),
@@ -161,9 +165,10 @@ class FoldsPlan:
         """Preprocess the scans; return a copy of this plan, with the evaluation checked once more.
 
         Now that scans are read, their content shows scans of one person under two subjects, and
-        people of pretraining under other identifiers. Both are a LeakageError, or, with the setting
-        ``evaluation.allow_overlap``, a warning of the returned plan. Baseline models of voxels are
-        added to the evaluation, unless they are switched off.
+        people of the encoder's pretraining under other identifiers. Both are a LeakageError, or,
+        with the setting ``evaluation.allow_overlap``, a text among the warnings that the returned
+        plan keeps. Baseline models that predict from the scans' voxels are added to the evaluation,
+        unless they are switched off.
         """
         contents = []
         for number in dict.fromkeys(first_alike(list(map(attrgetter("source"), self.networks)))):
@@ -196,7 +201,11 @@ def plan_folds(
     from_scratch: bool,
     progress: Progress,
 ) -> FoldsPlan:
-    """Plan the folds of `finetune`; check run, settings and table before an image is read."""
+    """Return the plan of `finetune`: folds, networks and scans, checked before an image is read.
+
+    Run, settings and table are checked. Section ``evaluation`` of `settings` decides how the
+    subjects are divided into folds.
+    """
     chosen = settings.evaluation
     networks = load_networks(run)
     for network in networks:
@@ -254,7 +263,11 @@ def plan_folds(
 
 
 def _without_components(network: RunNetwork) -> None:
-    """Remove linear components appended to a network's features; refuse a linear encoder."""
+    """Remove linear components from a network's features, in place; refuse a linear encoder.
+
+    An encoder that is linear itself is refused with a ConfigError: no network would be left to
+    train.
+    """
     encoder = network.encoder.without_beside()
     if encoder.settings.is_linear:
         raise ConfigError(

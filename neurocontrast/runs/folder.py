@@ -239,7 +239,11 @@ def write_provenance(folder: Path, content: Mapping[str, object]) -> None:
 
 
 def describe_cohort(cohort: Cohort) -> RunCohort:
-    """Describe a cohort for ``provenance.json``: digest, and ages, sexes and sites of people."""
+    """Describe a cohort for ``provenance.json``: the table's digest, and a summary of the people.
+
+    The summary has the lowest, median and highest age, and the numbers of people by sex and by
+    site. Numbers of scans and subjects are described too.
+    """
     people = cohort.table.groupby("subject_id").first()
     described: Json = {}
     if "age" in people and people["age"].notna().any():
@@ -285,9 +289,10 @@ def find_provenance(folder: Path) -> Provenance | None:
 
 
 def read_preprocessing(folder: Path, source: Source) -> Source | None:
-    """Return a copy of `source` with the preprocessing in ``provenance.json`` of a run.
+    """Return a copy of `source`, with the preprocessing that ``provenance.json`` of a run records.
 
-    None if the file records no preprocessing.
+    `source` is the object that reads and preprocesses samples; the recorded preprocessing replaces
+    its own. None if the file records no preprocessing.
     """
     provenance = read_provenance(folder)
     path = folder / PROVENANCE
@@ -350,10 +355,12 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
 def describe_embedded(
     run: Path, described: EncoderDescription, cohort: Cohort, progress: Progress
 ) -> EmbeddingsInfo:
-    """Return the description of a run, and its people of pretraining, for a table of embeddings.
+    """Return a run's description and pretraining people, for a table of embeddings to keep.
 
-    `described` is the content of the run's ``encoder.json``, and `cohort` has the embedded scans.
-    Warn if the run does not record everybody who was in pretraining.
+    The people are recorded, as in the run's ``provenance.json``, by digests of their identifiers
+    and of the content of their scans. `described` is the content of the run's ``encoder.json``, and
+    `cohort` has the embedded scans. Warn if the run does not record everybody who was in
+    pretraining.
     """
     provenance = find_provenance(run)
     content = described.content()

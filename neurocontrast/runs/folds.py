@@ -73,9 +73,10 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
 
 
 def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
-    """Fine-tune each network in each fold; return for each fold a list with one result a network.
+    """Fine-tune each network of the run in each fold; return for each fold one result a network.
 
-    A result is the content of ``finished.json``, which a fine-tuned network leaves in `work`.
+    A result is the content of ``finished.json``, which a fine-tuned network leaves in its own
+    folder below `work`. A fold of which the file is there already is not trained again.
     """
     plan = folds_plan.plan
     folds = []
@@ -178,7 +179,10 @@ def _train(
 
 
 def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
-    """Average the probabilities, or numbers, that the networks of a fold predict for test scans."""
+    """Return the mean, over the networks of `fold`, of the predictions for the fold's test scans.
+
+    Predictions are probabilities (n, n_classes), or numbers (n,).
+    """
     scores = []
     for network in fold:
         scores.append(np.asarray(network["predictions"], dtype=float))
@@ -189,10 +193,12 @@ def _mean_scores(fold: Sequence[Record]) -> npt.NDArray[np.float64]:
 def _list_epochs(
     folds: Sequence[Sequence[Record]],
 ) -> tuple[list[Description], list[Description]]:
-    """Return facts of each network's fine-tuning in each fold, and metrics of each of its epochs.
+    """Return two lists of dictionaries: one for each network and fold, one for each of the epochs.
 
-    `folds` has for each fold a list with one result a network. Both lists have one mapping a row,
-    with keys ``repeat``, ``fold`` and, for several networks, ``member``.
+    `folds` has for each fold a list with one result a network. The first list has the facts that a
+    result keeps under ``about``, one dictionary for each fold and network; the second has the
+    metrics, one for each fold, network and epoch. Keys of both are ``repeat``, ``fold`` and, for
+    several networks, ``member``.
     """
     trainings = []
     epochs = []

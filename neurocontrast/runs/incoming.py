@@ -69,8 +69,8 @@ class EmbeddedScans:
     def notes(self, index: pd.Index) -> pd.DataFrame:
         """Return a table of warnings and errors to join to a table of predictions of the scans.
 
-        The columns are ``warnings`` and ``error``. The table has a row for each scan; its index is
-        `index`.
+        The columns are ``warnings`` and ``error``, with a row for each scan. `index` becomes the
+        index of the table: pass the one of the predictions.
         """
         return pd.DataFrame({"warnings": self.warnings, "error": self.errors}, index=index)
 
@@ -89,7 +89,12 @@ class IncomingScans:
 
     @property
     def contracts(self) -> list[MeasuresContract]:
-        """Standardisation of regional measures for each network; empty if networks read scans."""
+        """Standardisation of regional measures for the networks of the run, in the networks' order.
+
+        There is one entry for each network, or group of networks that read equally preprocessed
+        samples, with the medians, means and SDs of measures of the training people. The list is
+        empty if the networks read scans.
+        """
         contracts = []
         for reading in self.readings:
             if isinstance(reading.source, RegionalMeasures):
@@ -215,9 +220,9 @@ class IncomingScans:
     def origin(self, table: pd.DataFrame) -> PredictionsOrigin:
         """Return where the predicted scans come from, and which failed, as a `PredictionsOrigin`.
 
-        The result is written to the JSON file beside the predictions. It has the name of the table
-        or folder of scans, the scans that failed with their errors, and whether the scans are
-        simulated. `table` holds the predictions, with the error of each failed scan in column
+        The result is part of the JSON file that is written with the predictions. It has the name of
+        the table or folder of scans, the scans that failed with their errors, and whether the scans
+        are simulated. `table` holds the predictions, with the error of each failed scan in column
         ``error``.
         """
         return PredictionsOrigin(
@@ -231,7 +236,7 @@ def record_failures(source: str, table: pd.DataFrame) -> IncomingRecord:
 
     `table` holds the predictions; its column ``error`` has a text for each such scan. `source` is
     the name of the table or folder of the scans. The result is section ``scans`` of the JSON file
-    beside the predictions.
+    that is written with the predictions.
     """
     columns = table.loc[table["error"].notna(), ["participant_id", "session", "error"]]
     failed = list(map(FailedScan.model_validate, columns.to_dict("records")))
@@ -309,9 +314,9 @@ class LoadedRun:
     def _cohort_of(
         self, source: Brains, scans: AnyTable, images_root: str | os.PathLike[str] | None
     ) -> Cohort:
-        """List the scans of a table, a folder or a file for one network of the run.
+        """Return the cohort of scans in a table, a folder or a file, for one network of the run.
 
-        `source` is the object that reads and preprocesses the network's scans. Only rows that
+        `source` is the object that reads and preprocesses the scans of the network. Only rows that
         ``embedding.where`` selects are returned; if there are none, `DataError` is raised.
         """
         path = place_of(scans)
@@ -340,11 +345,12 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: AnyConfig | None,
 ) -> IncomingScans:
-    """Return the scans to predict, listed, with the networks of a run that compute their features.
+    """Load a run and list the scans to predict; return one object, which can embed the scans.
 
-    The scans are listed from `scans`, a table, a folder or a file, and are not embedded yet. The
-    networks are loaded from the folder `run`. `fitted` is the probe that predicts from the
-    features; a probe that was fitted on features of another encoder is refused.
+    The scans are listed from `scans`, a table, a folder or a file of one scan, and are not embedded
+    yet. The networks are loaded from the folder `run`. `fitted` is the probe that will predict from
+    the features, and is only checked: a probe that was fitted on features of another encoder is
+    refused.
     """
     loaded = LoadedRun.load(run, config)
     loaded.check_probe(fitted)

@@ -1,4 +1,7 @@
-"""Weights of ``training.init``, from another run or imported, fitted to the network of a run."""
+"""Weights from which a new run starts (``training.init``), adapted to the layers of its network.
+
+The weights come from another run or are imported.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,7 +50,7 @@ class InitialWeights:
     people: KnownPeople = field(default_factory=KnownPeople)
     """Digests of the people in the pretraining of the weights; empty where no record names them."""
     contract: EncoderContract | None = None
-    """``encoder.json`` next to the weights."""
+    """Content of the ``encoder.json`` next to the weights."""
 
     def keep(
         self, model: ContrastiveModel, folder: Path, samples: Samples, progress: Progress
@@ -216,7 +219,9 @@ def _take_over_head(model: ContrastiveModel, folder: Path, contract: EncoderCont
 def _describe_taken(n_left: int, *, is_adapted: bool) -> str:
     """Describe in words which weights of the encoder are taken over, for ``provenance.json``.
 
-    `n_left` is the number of measures whose columns are left out.
+    `n_left` is the number of measures of the earlier run whose weights in the first layer are not
+    taken over, as the new run does not read these measures. `is_adapted` tells whether the first
+    convolution was changed to another number of channels.
     """
     taken = "all weights"
     if n_left:
@@ -230,7 +235,8 @@ def restore_initial(model: ContrastiveModel, folder: Path) -> None:
     """Load the initial weights that a run keeps in its own folder into `model`.
 
     `folder` is the folder of the run. A new run with ``training.init`` copies the weights there
-    (`InitialWeights.keep`), so that resuming the run does not need the earlier weights.
+    (`InitialWeights.keep`), so that resuming the run does not need the weights that
+    ``training.init`` names.
     """
     kept, _ = load_model(folder / INITIAL)
     model.load_state_dict(kept.state_dict())

@@ -67,10 +67,11 @@ class Inputs:
         return settings.model_copy(update={"data": data})
 
     def with_transforms(self, settings: Config) -> Config:
-        """Return a copy of `settings` that marks the sections replaced by transforms from Python.
+        """Return a copy of `settings` that records which sections transforms from Python replace.
 
-        Section ``data`` is marked if `transforms` replaces its preprocessing, and section
-        ``augment`` if the user passed random transforms.
+        In section ``data``, if `transforms` replaces its preprocessing, and in section ``augment``,
+        if the user passed the random transforms `augment`, the setting ``transforms`` becomes
+        ``python``.
         """
         changes: Json = {}
         # The source refuses them for other samples than scans.

@@ -51,7 +51,7 @@ from neurocontrast.runs.folder import (
 )
 
 _KEPT = ("config.yaml", "provenance.json", "metrics.csv", "skipped.tsv")
-"""Files beside an encoder's weights that are copied into a joined run; checkpoints are not."""
+"""Files of an encoder's folder, besides the weights, that are copied into a joined run."""
 _BRAINS = {"volumes": "scans", "measures": "regional measures"}
 """Kind of samples in ``encoder.json`` → words for messages."""
 
@@ -64,11 +64,13 @@ class RunToJoin:
     folder: Path
     members: tuple[Path, ...]
     contracts: tuple[EncoderContract, ...]
-    """``encoder.json`` of each encoder."""
+    """Content of the ``encoder.json`` of each encoder, in the order of `members`."""
     record: MembersRecord | None = None
-    """``members.json`` of a run of several encoders; None for a run of one encoder."""
+    """Content of ``members.json`` of a run of several encoders; None for a run of one encoder."""
     provenance: Provenance | None = None
-    """``provenance.json``; None for weights without a record of the people of pretraining."""
+    """Content of ``provenance.json``; None for weights without a record of the people of
+    pretraining.
+    """
 
     @property
     def samples(self) -> str:
@@ -124,9 +126,11 @@ def join_runs(
 
 
 def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuse a folder to which a joined run cannot be written.
+    """Refuse the folder `target` if a joined run cannot be written there.
 
-    Such a folder holds files that are no joined run, or is, holds or lies in a run to be joined.
+    A joined run has copies of the encoders of several runs. Refused are a folder that holds other
+    files than a joined run, and a folder that is, holds or lies in one of the runs to join
+    (`folders`).
     """
     check_output_folder(target, overwrite=overwrite, marker=MEMBERS, what="a joined run")
     if has_members(target) and read_record(target).joined is None:
@@ -144,9 +148,10 @@ def _check_target(target: Path, folders: Sequence[Path], *, overwrite: bool) -> 
 
 
 def read_runs(folders: Mapping[str, Path]) -> list[RunToJoin]:
-    """Read the runs to be joined, and refuse all that are unfinished, damaged, or no runs.
+    """Read the runs to be joined, in the order of `folders`, which maps run names to folders.
 
-    `folders` maps the name of each run to its folder.
+    If any run is unfinished or damaged, or any folder is no run, one CheckpointError names them
+    all.
     """
     runs = []
     problems = []
@@ -293,7 +298,8 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
     """Copy an encoder's weights, settings and records, but no checkpoints, into a folder `target`.
 
     `member` is the encoder's folder before joining, and `target` the encoder's folder within the
-    joined run. `contract` is its ``encoder.json``.
+    joined run. `contract` is the content of the encoder's ``encoder.json``, which is written to
+    `target`.
     """
     copy_encoder(member, contract, target)
     for name in _KEPT:
@@ -305,7 +311,7 @@ def _copy(member: Path, contract: EncoderContract, target: Path) -> None:
 
 
 def _provenance_of(runs: Sequence[RunToJoin], unknown: Sequence[str]) -> Json:
-    """Return ``provenance.json`` of a joined run: cohorts and training people of all its runs.
+    """Return the content of ``provenance.json`` of joined `runs`: cohorts and training people.
 
     `unknown` has the names of the runs that do not record everybody on whom they were trained. The
     result lists these names under the key `UNKNOWN`.

@@ -32,10 +32,10 @@ def people_of(fitted: FittedProbe, tidy: pd.DataFrame) -> Recognised:
 
 
 def trained_on(tidy: pd.DataFrame, people: Recognised) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows of a table whose subjects are among the recognised training people.
+    """Return a mask of the rows of table `tidy` whose subjects were in a training.
 
-    `tidy` is the table. `people` are its subjects who were recognised by their identifier or the
-    content of their scan.
+    `people` are the subjects who were in the training of an encoder or a probe, found before by
+    their identifier or the content of their scan.
     """
     return tidy["subject_id"].isin(people.subjects).to_numpy()
 

@@ -59,10 +59,10 @@ def seed_of_member(seed: int, number: int) -> int:
 
 
 def plan_members(settings: Config, cohort: Cohort) -> MembersRecord:
-    """Return ``members.json`` of a new run of several encoders: seeds, and sites left out by each.
+    """Return the content of ``members.json`` of a new run: seed and left-out sites of each encoder.
 
-    The encoders are called members. With ``training.members_leave: sites`` each is trained without
-    some of the sites in `cohort`.
+    The several encoders of a run are called members. With ``training.members_leave: sites`` each is
+    trained without some of the sites in `cohort`.
     """
     n = settings.training.members
     seeds = tuple(map(partial(seed_of_member, settings.seed), range(n)))
@@ -126,9 +126,11 @@ def _refuse_unknown_sites(cohort: Cohort, sites: pd.Series, key: str) -> None:
 
 
 def _groups_of_sites(sites: pd.Series, subjects: pd.Series) -> list[tuple[list[str], int]]:
-    """Divide sites into groups without common people, each with its number of people.
+    """Divide sites into groups of which no two have a person in common.
 
-    The group with most people is first; of equal groups, the first by name.
+    `sites` and `subjects` have a value for each scan. The result has for each group the names of
+    its sites and its number of people. The group with most people is first; of equal groups, the
+    first by name.
     """
     codes, names = pd.factorize(sites, sort=True)
     people = pd.factorize(subjects)[0]
@@ -146,12 +148,12 @@ def _by_size(group: tuple[list[str], int]) -> tuple[int, list[str]]:
 
 
 def start_of_member(settings: Config, number: int) -> Config:
-    """Return a copy of `settings` whose ``training.init`` is where one encoder of a run starts.
+    """Return the settings of one encoder of a new run, with its own ``training.init``.
 
-    The encoder is number `number` of a run of several (members). If ``training.init`` names a run
-    of several encoders, the result names the folder of the encoder with the same number, and both
-    runs must have equally many encoders. If the named run has one encoder, or without
-    ``training.init``, `settings` is returned unchanged.
+    The encoder is number `number` of a new run of several (members). If ``training.init`` names an
+    earlier run of several encoders, the result is a copy that names the folder of the earlier
+    encoder with the same number; both runs must have equally many encoders. If the earlier run has
+    one encoder, or without ``training.init``, `settings` itself is returned.
     """
     init = settings.training.init
     if init is None:
@@ -234,10 +236,10 @@ class OpenedMembers:
 
     @classmethod
     def as_told(cls, run: Run, content: Json) -> Self:
-        """Return the run that the first process has prepared, in another process.
+        """Return the opened run in a process other than the first, which sends `content`.
 
-        `run` is the run as this process knows it, and `content` the content of ``members.json``,
-        which the first process has read or written and tells all others.
+        `run` is the run as this other process has opened it. `content` is that of ``members.json``,
+        which the first process has read or written; no file is read here.
         """
         return cls(run, MembersRecord.model_validate(content))
 

@@ -34,7 +34,7 @@ class RunNetwork:
     """Folder of the run, or of the network within a run of several."""
     encoder: Encoder
     contract: EncoderContract
-    """``encoder.json`` of the network."""
+    """Content of the network's ``encoder.json``."""
 
 
 def load_networks(run: Path) -> list[RunNetwork]:

@@ -76,9 +76,10 @@ def percentiles_of(predicted: Predicted) -> Floats | None:
 
 
 def n_missing(incoming: IncomingScans) -> npt.NDArray[np.int64] | None:
-    """Count each person's missing measures, in place of which medians are read; None for scans.
+    """Count each person's missing regional measures; None if the encoders read scans.
 
-    The medians are those of the training people.
+    The encoders read the medians of their training people in place of missing measures. The counts
+    are in the order of the table of `incoming`.
     """
     columns = _columns_of(incoming.contracts)
     if incoming.cohort.measures is None or not columns:
@@ -214,8 +215,8 @@ def _add_versions(predicted: Predicted, reasons: Reasons) -> None:
 
 
 def _is_of(program: str, learned: set[str]) -> bool:
-    """Tell whether `program`, with its version, is one of the programs of the training people.
+    """Tell whether `program`, with its version, is one by which the training people were segmented.
 
-    The programs are `learned`; ``FreeSurfer 6`` there is any version 6.x.
+    `learned` has the names of these programs; ``FreeSurfer 6`` there is any version 6.x.
     """
     return any(program == name or program.startswith(f"{name}.") for name in learned)

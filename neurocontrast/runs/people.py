@@ -118,7 +118,7 @@ class WeightsFolder:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Predictions for people by all probes in a folder of weights, in the order of incoming scans.
+    """Predictions of all probes in a folder of weights, for each scan in `incoming`, in that order.
 
     A probe is a linear model that predicts one target, such as age, from the features of an
     encoder.
@@ -128,9 +128,11 @@ class Predicted:
     incoming: IncomingScans
     embedded: EmbeddedScans
     scores: dict[str, Floats]
-    """Numbers, or probabilities of the positive class, by target; NaN where there is an error."""
+    """Predicted numbers, or probabilities of the positive class, by the column that is predicted;
+    NaN where there is an error.
+    """
     recognised: dict[str, Recognised]
-    """People in the table on whom each probe was fitted, by target."""
+    """People in the table on whom each probe was fitted, by the column that the probe predicts."""
     learned_from: Recognised
     """People in the table on whom the encoder was trained."""
 
@@ -147,10 +149,11 @@ class Predicted:
         return is_known
 
     def columns_of(self, probe: WeightsProbe, scores: Floats) -> pd.DataFrame:
-        """Return the columns of a probe for the table of predictions: `scores`, and classes if any.
+        """Return the columns that a probe adds to the table of predictions, a row for each scan.
 
-        A probe of two classes has scores that are probabilities, and a class decided by them; a
-        probe of numbers has scores alone.
+        `scores` are the probe's predictions, as in `predict_scores`. For a probe of numbers they
+        are the only column. For a probe of two classes they are probabilities, and a first column
+        has the class that is decided by them.
         """
         columns = pd.DataFrame({probe.score: scores}, index=self.tidy.index)
         if probe.fitted.kind != "continuous":
@@ -167,9 +170,9 @@ def predict_scores(
 ) -> Predicted:
     """Predict people by all probes from their features, and find the people who were in training.
 
-    The result has the scores of each probe under its target, in the order of `incoming`, and the
-    found people. `contents` has the identifier and the digests of the content of each scan; by
-    these, people are recognised on whom the encoder or a probe was trained.
+    The result has the scores of each probe by the name of the predicted column, in the order of
+    `incoming`, and the people on whom the encoder, or each of the probes, was trained. People are
+    recognised by `contents`, which has the subject and the digests of the content of each scan.
     """
     good = embedded.good
     scores = {}
@@ -202,10 +205,11 @@ class Calibration:
         return self.probe.fitted.target
 
     def record(self) -> dict[str, ShiftRecord]:
-        """Return for each site the number of labelled people, and the number added to predictions.
+        """Return for each site the number of labelled people, and the shift learned from them.
 
-        The number is the shift of the site's predictions, None for a site without calibration. The
-        result is part of the JSON file beside the predictions.
+        The shift is the number that calibration adds to the predictions of the site, None with too
+        few labelled people. The result, by site, is part of the JSON file that is written with the
+        predictions.
         """
         by_site = {}
         for site, shift in self.by_site.items():
@@ -221,9 +225,9 @@ class Calibration:
         return moved
 
     def lines(self) -> list[str]:
-        """List one line of text for each site, on the number added to its predictions.
+        """Return a line of text for each site, on the number added to the site's predictions.
 
-        A line ends with the expected error of the predictions, if the probe states one.
+        A line ends with the expected error of predictions at a new site, if the probe states one.
         """
         return list(starmap(self._line, self.by_site.items()))
 

@@ -32,7 +32,9 @@ def make_plan(
     cv: Any = None,
     progress: Progress = SILENT,
 ) -> Plan:
-    """Check an evaluation, make folds and models, and announce scans and warnings, before fitting.
+    """Return the checked plan of an evaluation, with its folds and models; fit no model yet.
+
+    Settings and data that do not allow the evaluation are refused with an error.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def make_plan(
     estimator, cv : estimator, splitter, optional
         Estimator and splitter of the user, as `plan_evaluation` takes them.
     progress : Progress
-        Receives who is evaluated, in which folds, and each warning.
+        Shows the user who is evaluated, in which folds, and each warning.
     """
     if estimator is None and settings.probe not in ("auto", *PROBES):
         estimator = import_estimator(settings.probe)
@@ -70,11 +72,11 @@ def make_plan(
 
 
 def complete_plan(plan: Plan, progress: Progress) -> Plan:
-    """Check an evaluation's analyses, and return its plan with baseline models of voxels added.
+    """Check an evaluation's analyses; return a copy of the plan with baseline models of voxels.
 
-    The given plan is unchanged. Analyses that the data do not allow are refused, before voxels are
-    read, which takes longer. `progress` shows the user the text of the returned plan and its
-    warnings.
+    The models are added unless the settings switch them off. Analyses that the data do not allow
+    are refused before the voxels are read, since reading is slow. `progress` shows the user the
+    text of the returned plan and its warnings.
     """
     check(plan, FINDINGS)
     plan = with_voxels(plan, progress)
@@ -103,10 +105,10 @@ def _plan_test(plan: Plan, table: AnyEmbeddings) -> External:
 
 
 def _describe_origin(embeddings: Embeddings) -> EmbeddingsOrigin:
-    """Describe the evaluated embeddings by file, digest, cohort and environment.
+    """Return the record of the evaluated embeddings: file, digest, cohort and environment.
 
-    The layer is named only if features are not of layer ``encoder``; the share of measures that a
-    person may lack only if `embed` changed the run's share.
+    The layer of the network that gave the features is stated only if it is not ``encoder``, and the
+    share of measures that a person may lack only if `embed` changed the run's share.
     """
     info = embeddings.info
     changed: Description = {}

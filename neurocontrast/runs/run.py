@@ -134,14 +134,17 @@ class Run:
         config: AnyConfig | None = None,
         inputs: Inputs | None = None,
     ) -> Self:
-        """Return the run in a folder, to be continued, or begun if there is none, after checks."""
+        """Return the run in folder `out` to be continued, or a new run if the folder has none.
+
+        Settings, machine and folder are checked first. This call trains nothing.
+        """
         return cls._checked(config, Path(out), inputs or Inputs(), resumes=True)
 
     @classmethod
     def _checked(
         cls, config: AnyConfig | None, folder: Path, inputs: Inputs, *, resumes: bool
     ) -> Self:
-        """Return a run whose settings, machine and folder were checked before processes start."""
+        """Check settings, machine and folder, before further processes start; return a new run."""
         settings = inputs.with_table(read_settings(config, folder, resumes=resumes))
         check_same_number(folder, settings)
         check_machine(settings)
@@ -152,7 +155,7 @@ class Run:
         return cls(settings, folder, source, resumes)
 
     def read_cohort(self, *, check_images: bool = True, skipped: Collection[str] = ()) -> Cohort:
-        """Read the rows of the table that ``data.where`` selects, without samples in `skipped`."""
+        """Return the cohort of samples by ``data.where``, without samples in `skipped`."""
         listed = self.listed
         if listed is None:
             listed = self.list_samples(check_images=check_images)
@@ -160,7 +163,10 @@ class Run:
         return without(cohort, skipped) if skipped else cohort
 
     def list_samples(self, *, check_images: bool = True) -> Cohort:
-        """Read all rows of the table of samples, whether or not ``data.where`` selects them."""
+        """Return the cohort of all rows of the table of samples, whatever ``data.where`` selects.
+
+        With `check_images`, missing files of samples are an error.
+        """
         assert self.source.table is not None
         return self.source.read_cohort(self.source.table, check_images=check_images)
 
@@ -326,7 +332,7 @@ class Run:
         return opened
 
     def _cohort_if_there(self) -> Cohort | None:
-        """Read the table of a finished run, without the scans that the run left out.
+        """Return the cohort of a finished run, without scans that the run left out.
 
         None if the file of the table is no longer there.
         """
@@ -362,10 +368,10 @@ class Run:
     def _write_start(
         self, components: RunComponents, skipped: pd.DataFrame, progress: Progress
     ) -> None:
-        """Write the first files of the run: weights, ``provenance.json`` and ``config.yaml``.
+        """Write a run's first files: ``provenance.json``, ``config.yaml`` and initial weights.
 
-        Weights are written if the run starts from ``training.init``, and `skipped`, the table of
-        scans left out, if there are any.
+        Weights are written only if the run starts from ``training.init``. `skipped` is the table of
+        scans left out; it is written to ``skipped.tsv`` unless it is empty.
         """
         cohort = components.cohort
         facts = components.facts() | self.source.record(cohort) | {"n_skipped": len(skipped)}

@@ -69,7 +69,7 @@ def _with_both(plan: Plan, model: ProbeModel) -> Plan:
     The second is a Gaussian kernel model of the voxels, the third a probe of voxels and embedding
     together. With the user's own estimator the second and third are left out, and `model` too if
     the estimator cannot fit the voxels. The third is left out as well for an encoder that does not
-    keep principal components of the scans (linear components) beside its network.
+    keep principal components of the scans (linear components) in addition to its network.
     """
     outcome = keep_fitting(plan, model)
     second = make_second(plan, model)

@@ -117,8 +117,9 @@ class Fitted(NamedTuple):
     def facts(self) -> Facts:
         """Return number of voxels and explained variances, as keys of ``encoder.json``.
 
-        ``explained_variance_ratio`` has one number for each component, the share that it explains
-        of the variance of the training scans; for ``lda``, of the variance between subjects.
+        ``explained_variance_ratio`` has one number for each component: for PCA, the share that it
+        explains of the variance of the training scans; for LDA, the ratio of its variance between
+        subjects to that within, as a share of the sum of all such ratios.
         """
         return {"n_voxels": len(self.places), "explained_variance_ratio": self.explained.tolist()}
 
@@ -155,8 +156,8 @@ def fit_components(
     -------
     dict
         ``n_voxels``, and ``explained_variance_ratio``: share of the variance of the training scans
-        that each component explains; for ``lda``, of the variance between subjects in units of the
-        variance within subjects.
+        that each component explains; for ``lda``, ratio of the variance between subjects to that
+        within subjects, as a share of the sum of all such ratios.
     """
     layers = encoder.features.layers
     assert isinstance(layers, LinearComponents)
@@ -237,10 +238,10 @@ def _fit(
     n_components: int,
     seed: int,
 ) -> Fitted:
-    """Fit PCA, or LDA between subjects, to voxel `values` (n, n_voxels); return the components.
+    """Fit PCA, or LDA with `subjects` as classes, to voxel `values` (n, n_voxels) of n samples.
 
-    `places` are the positions of the voxels in a flattened volume, and are only passed on. A
-    ConfigError refuses more components than voxels.
+    `places` are the positions of the voxels in a flattened volume, which the returned components
+    keep. A ConfigError refuses more components than voxels.
     """
     from sklearn.decomposition import PCA  # takes half a second
 
@@ -294,8 +295,8 @@ def _discriminants(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
     """Compute the discriminants (LDA) that separate subjects by the voxel `values` of their scans.
 
-    Returned are the discriminants (n_components, n_voxels), and the share that each explains of the
-    variance between subjects, in units of the variance within.
+    Returned are the discriminants (n_components, n_voxels), and for each the ratio of the variance
+    between subjects to the variance within, as a share of the sum of all such ratios.
     """
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 

@@ -32,22 +32,28 @@ class PretextTask:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Images, metadata and row numbers of a training; row k of each column belongs to image k."""
+    """Images of a training with metadata, and the row numbers of training and validation samples.
+
+    Row k of every sequence and column, such as `names`, `metadata` and `targets`, belongs to image
+    k.
+    """
 
     images: Images
     """Preprocessed images from which views are made."""
     names: Sequence[str]
     """Name of each sample, for messages and as a key of the sample's random views."""
     metadata: Mapping[str, torch.Tensor]
-    """Metadata columns that the loss reads."""
+    """Metadata columns that the loss reads, by name."""
     training_rows: Sequence[int]
     """Rows of the training samples; subjects of training rows have no validation rows."""
     validation_rows: Sequence[int] = ()
     """Rows of samples that are only measured, not trained on."""
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Columns that the linear probe predicts: floats (NaN if missing) or text (None if missing)."""
+    """Columns that the linear probe predicts, by name: floats (NaN if missing) or text (None if
+    missing).
+    """
     traits: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Columns by which batches are balanced, in the form of `targets`."""
+    """Columns by which batches are balanced, by name, in the form of `targets`."""
     n_readers: int = 1
     """Number of threads that read batches."""
 
@@ -94,9 +100,10 @@ def fit_objective(
     training_rows: Sequence[int],
     validation_rows: Sequence[int],
 ) -> None:
-    """Check the metadata that a loss reads, and fit the loss's kernels to the training rows.
+    """Check the metadata that a loss reads, and fit the kernels of the loss to the training rows.
 
-    All rows are checked, before training begins. So is the number of training and validation rows.
+    All rows are checked, before training begins. The kernels are changed in place. Too few training
+    or validation rows are refused, too.
     """
     objective.check(metadata, names=names)
     check_split(training_rows, validation_rows)

@@ -44,7 +44,9 @@ class Sampler:
     strata: Strata | None = None
     """Rows of training scans by stratum and site, to draw equally often; None for no balance."""
     groups: Sequence[Sequence[int]] = ()
-    """Rows of each group if each batch has scans of one group; empty for mixed batches."""
+    """Row numbers of the scans of each group, if each batch has scans of one group alone; empty if
+    batches are mixed.
+    """
 
     def batches(self, epoch: int) -> list[list[int]]:
         """Draw all batches of an epoch: a list of row numbers of training scans for each batch."""
@@ -58,9 +60,10 @@ class Sampler:
         )
 
     def _batches_of_groups(self, generator: np.random.Generator) -> list[list[int]]:
-        """Draw all batches of an epoch so that each batch has scans of one group alone.
+        """Draw all batches of an epoch so that each batch has scans of one of the `groups` alone.
 
-        The batches, lists of row numbers, are returned in random order.
+        A group has the training scans of one combination of categories, such as site and sex. Each
+        batch is a list of row numbers of scans; the batches are returned in random order.
         """
         batches = []
         for group in self.groups:
@@ -151,10 +154,10 @@ def _columns_of(settings: TrainingSettings) -> list[str]:
 
 
 def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
-    """Divide training `rows` into groups of equal categories in all columns of `table`.
+    """Divide training `rows` into lists of rows with equal categories in all columns of `table`.
 
-    Row k of the table belongs to ``rows[k]``. Refused are columns of numbers, and a combination of
-    categories that only one row has.
+    Row k of the table belongs to ``rows[k]``. Columns of numbers, and a combination of categories
+    that only one row has, raise an error.
     """
     numbers = list(table.select_dtypes("float").columns)
     if numbers:
@@ -178,9 +181,10 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
 
 
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
-    """Raise a DataError if any cell of `table`, the sampling columns of training scans, is missing.
+    """Raise a DataError if a cell of `table`, the metadata by which batches are drawn, is missing.
 
-    The error names all columns and scans. `how` is the kind of sampling, for the message.
+    The table has a row for each training scan, whose names are `names`. The error names all columns
+    and scans with missing cells. `how` is the kind of sampling, for the message.
     """
     problems = []
     for column in table:
@@ -230,8 +234,8 @@ def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
 
     The number is the same for all columns of numbers in `table`. A stratum has the scans of one
     combination of bins and categories in all columns but ``site``. The number is chosen so that a
-    batch of `batch_size` scans can hold a scan of every stratum from every site, counting at most
-    three sites.
+    batch of `batch_size` scans can hold a scan of every stratum from every site, or from three
+    sites if the table has more.
     """
     columns = table.drop(columns="site")
     n_numbers = len(columns.select_dtypes("float").columns)
@@ -293,11 +297,11 @@ def deal(
 def _deal_cell(
     order: npt.NDArray[np.int64], n_draws: int, batches: list[list[int]], *, first: int
 ) -> None:
-    """Add the draws of one site within a stratum to the lists `batches`, one after another.
+    """Add `n_draws` draws of one site within a stratum to the lists `batches`, evenly, in place.
 
-    `order` are the row numbers of the site's scans, repeated up to `n_draws` draws. `first` is the
-    number of draws added for other sites and strata before, so that the turn goes on at the next
-    batch.
+    `order` are the row numbers of the site's scans, drawn from the first again after the last.
+    `first` is the number of draws that were added before for other sites and strata: as with cards
+    that are dealt in turn, the batches after the last of these are the first to get a draw more.
     """
     n_batches = len(batches)
     dealt = np.bincount(np.arange(first, first + n_draws) % n_batches, minlength=n_batches)

@@ -47,8 +47,8 @@ class TrainingSettings(Settings):
     ``site-balanced``: scans of each site are as equally frequent as at most four draws of a scan in
     an epoch allow. ``metadata-balanced``: every combination of `sampling_columns`, and each site
     within a combination, is as equally frequent. ``one-group``: each batch has scans of one
-    combination of `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional
-    sampling)."""
+    combination of `sampling_columns`, each scan once an epoch (conditional sampling, Ma et al.
+    2021)."""
     sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns whose combinations ``metadata-balanced`` balances (None: age and sex), or whose
     combinations are the groups of ``one-group``. Numbers are divided into bins for
@@ -174,7 +174,11 @@ class TrainingSettings(Settings):
 
     @property
     def columns_of_strata(self) -> tuple[str, ...]:
-        """Metadata columns by which sampling balances or groups scans; by default age and sex."""
+        """Metadata columns whose combinations are balanced, or are groups, by setting `sampling`.
+
+        They are `sampling_columns`, or by default age and sex, which ``metadata-balanced``
+        balances; ``one-group`` has no default.
+        """
         if self.sampling_columns is None:
             return ("age", "sex")
         return self.sampling_columns

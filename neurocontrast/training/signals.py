@@ -23,16 +23,18 @@ class Stopped(Exception):
 def _own(number: int) -> int:
     """Return the signal `number` that this process received, or 0 for none, unchanged.
 
-    This is how `stop_requests` agrees on a signal in a training of one process.
+    It is the default of `agree` in `stop_requests`, for a training of one process, which has no
+    other process with which to agree.
     """
     return number
 
 
 @contextlib.contextmanager
 def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
-    """Catch the first SIGINT, SIGTERM or SIGUSR1; yield a function that then raises `Stopped`.
+    """Catch the first SIGINT, SIGTERM or SIGUSR1; yield a function to ask whether to stop.
 
-    A second signal has its usual effect at once. Outside the main thread, signals are not caught.
+    The function takes no argument, and raises `Stopped` once a signal was caught. A second signal
+    has its usual effect at once. Outside the main thread, signals are not caught.
 
     Parameters
     ----------
@@ -71,7 +73,8 @@ def stop_requests(agree: Callable[[int], int] = _own) -> Iterator[CheckStop]:
 def suspending() -> Iterator[None]:
     """Raise `TrainingSuspended` on SIGUSR1 until the context ends.
 
-    A training loop within the context catches the signal itself, to save a checkpoint first.
+    A training loop within the context replaces this handling of the signal by its own
+    (`stop_requests`), to save a checkpoint first.
     """
 
     def suspend(number: int, frame: FrameType | None) -> None:

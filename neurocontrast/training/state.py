@@ -341,7 +341,7 @@ class ContrastiveState(TrainerState):
                 self.views(images, self.names_of(numbers), epoch=epoch)
 
     def project(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Map features (2, n, n_features) of both views to embeddings, (n, d) for each view."""
+        """Map features (2, n, n_features) of both views to embeddings, a tensor (n, d) a view."""
         z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
         return z1, z2
 

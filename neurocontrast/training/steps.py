@@ -139,7 +139,8 @@ def begin_step(state: TrainerState, batch: Batch, position: Position) -> None:
 def contrastive_step(state: ContrastiveState, batch: Batch, position: Position) -> dict[str, float]:
     """Change the weights by the contrastive loss of a batch, and return the batch's metrics.
 
-    `position` is not changed; the caller counts the batch afterwards.
+    `position` is the progress of the training before the batch. It is not changed here: the caller
+    adds the batch to it.
     """
     begin_step(state, batch, position)
     if batch.is_cached:
@@ -256,7 +257,7 @@ class Outcome:
     outputs: Tensor
     """Outputs of the network for this process's samples, (n, d)."""
     terms: Mapping[str, Tensor]
-    """Metrics of the batch besides the loss, such as the parts of the loss."""
+    """Metrics of the batch besides the loss, by name, such as the parts of the loss."""
 
 
 def change_weights(

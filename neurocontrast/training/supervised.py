@@ -43,8 +43,9 @@ def fit_supervised(
 ) -> SupervisedResult:
     """Train an encoder with a linear head, in place, and predict the labels of test samples.
 
-    Predictions use the weights of the epoch with the lowest loss on the validation rows; without
-    validation rows, the weights of the last epoch.
+    The result has predicted probabilities or numbers for the test rows, in order, and the metrics
+    of each epoch. Predictions use the weights of the epoch with the lowest loss on the validation
+    rows; without validation rows, the weights of the last epoch.
 
     Parameters
     ----------
@@ -96,7 +97,8 @@ def fit_supervised(
 def supervised_step(state: SupervisedState, batch: Batch, position: Position) -> dict[str, float]:
     """Change the weights by the supervised loss of a batch; return the batch's metrics by name.
 
-    `position` is not changed; the caller counts the batch afterwards.
+    `position` is the progress of the training before the batch. It is not changed here: the caller
+    adds the batch to it.
     """
     begin_step(state, batch, position)
     rows, images = next(batch.images)

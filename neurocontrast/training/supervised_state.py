@@ -37,7 +37,10 @@ rows."""
 
 @dataclass(frozen=True)
 class Labels:
-    """True labels of all samples of a data set, in the order of the data."""
+    """True labels of all samples of a training: codes of classes, or numbers, to be predicted.
+
+    Label k belongs to image k of the training data.
+    """
 
     values: npt.NDArray[np.generic]
     """Integer codes of classes from 0, or numbers, (n_samples,)."""
@@ -240,9 +243,9 @@ class SupervisedState(TrainerState):
         _copy_rows(self.linear.bias, rows, bias)
 
     def train(self) -> None:
-        """Put encoder and head in training mode, but freeze BatchNorm of a pretrained encoder.
+        """Put encoder and head in training mode, but freeze BatchNorm if the encoder is pretrained.
 
-        The BatchNorm of the head is frozen too.
+        Then the BatchNorm of the head is frozen too; with random weights, no BatchNorm is frozen.
         """
         super().train()
         if self.pretrained:

@@ -140,9 +140,10 @@ class _EmbeddedViews:
 def _embed_views(
     state: ContrastiveState, rows: Sequence[int], *, after_batch: CheckStop
 ) -> _EmbeddedViews:
-    """Embed two fixed random views of samples at `rows`, and compute the mean loss.
+    """Return embeddings and mean loss of two fixed random views of the data's samples at `rows`.
 
-    BatchNorm normalises by the statistics of each batch. `after_batch` is called after each batch.
+    The network is in evaluation mode, but BatchNorm normalises by the statistics of each batch.
+    `after_batch` is called after each batch.
     """
     total = 0.0
     features_of_all = []
@@ -252,13 +253,14 @@ def reestimate_model(state: ContrastiveState, *, after_batch: CheckStop) -> Json
     """Re-estimate BatchNorm statistics on up to 1,000 training samples without augmentation.
 
     Running averages during training lag behind quickly changing weights, and describe augmented
-    views. If the encoder has no batch normalisation, the projection head keeps its running
-    averages.
+    views. The statistics of encoder and projection head are replaced; if the encoder has no batch
+    normalisation, the head keeps its running averages.
 
     Returns
     -------
     dict
-        Record for ``encoder.json``: kind of statistics, and numbers of layers, samples and batches.
+        Record for ``encoder.json``: kind of statistics, number of the encoder's BatchNorm layers,
+        and numbers of samples and batches that were read.
     """
     n_layers = len(layers_of(state.model.encoder))
     module: nn.Module = state.model.encoder
@@ -361,9 +363,9 @@ def _score(
 ) -> MetricsRow:
     """Fit a linear probe to training scans' features, and score predictions of validation scans.
 
-    Returned is {"r2": score} of ridge regression for labels that are floats, {"balanced_accuracy":
-    score} of logistic regression for others. The score is None with fewer than two scans or
-    classes.
+    Returned is {"r2": score} of ridge regression for labels that are numbers (floats),
+    {"balanced_accuracy": score} of logistic regression for others. The score is None if training or
+    validation has fewer than two scans (ridge regression) or two classes.
     """
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.metrics import r2_score, recall_score

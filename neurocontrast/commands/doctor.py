@@ -69,10 +69,10 @@ def describe_machine() -> Machine:
 
 
 def _shape_without_table(settings: Config, source: Source) -> list[int]:
-    """Return the shape of the scans that the configured encoder takes; refuse a shape too small.
+    """Return the shape (D, H, W) of preprocessed scans; refuse one too small for the encoder.
 
-    The shape follows from the settings and from `source`, the reader of scans, since no table of
-    scans is configured.
+    The shape follows from the settings and from `source`, which preprocesses scans, since no table
+    of scans is configured.
     """
     prepared = source.prepared(None)
     model = build_model(settings.encoder, n_channels=prepared.n_channels)

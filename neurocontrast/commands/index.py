@@ -154,7 +154,11 @@ class _Files:
 
     @classmethod
     def of(cls, table: Path) -> Self:
-        """Return the paths named after `table`, the scans' table: measures, and two JSON files."""
+        """Return the paths of `table`, its table of measures, and the JSON files of both tables.
+
+        The table of scans and its record may be ``a.tsv`` and ``a_index.json``; the measures and
+        their description are then ``a_measures.tsv`` and ``a_measures.json``. No file is read.
+        """
         measures = measures_of_table(table)
         return cls(table, measures, measures.with_suffix(".json"), record_of_table(table))
 

@@ -187,7 +187,7 @@ def _refuse_several(name: str, table: Embeddings) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _TableToJoin:
-    """Embeddings table to join, with the row of each scan of the first table to join.
+    """Embeddings table to join, with the row number in it of each scan of the first table to join.
 
     `_align` makes one for each of the tables to join; the joined table has the scans in the order
     of the first of them.
@@ -202,12 +202,12 @@ class _TableToJoin:
 
     @property
     def metadata(self) -> pd.DataFrame:
-        """Metadata of the scans of this table, in the order of the first of the tables to join."""
+        """Metadata of the scans in this table, one row a scan, in the order of the first table."""
         return self.tidy.iloc[self.rows]
 
     @property
     def features(self) -> npt.NDArray[np.float32]:
-        """Features of the scans of this table, in the order of the first of the tables to join."""
+        """Features of the scans in this table, one row a scan, in the order of the first table."""
         return self.embeddings.features[self.rows]
 
 
@@ -326,9 +326,9 @@ def _shown(cell: str | None) -> str:
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
     """Return the description of the joined table, which is written as metadata of its file.
 
-    `read` has the tables to join by name, and `digests` the digest of each table's encoder. Keys on
-    which all tables agree are kept, people of pretraining are united, and the columns of each table
-    are described by `_describe_runs`.
+    `read` has the tables to join by name, and `digests` the digest of each table's encoder. Keys of
+    the tables' descriptions with equal values are kept. The digests of people on whom the encoders
+    were trained are put into one list, and `_describe_runs` describes each table's columns.
     """
     infos = list(map(attrgetter("info"), read.values()))
     contents = list(map(EmbeddingsInfo.content, infos))

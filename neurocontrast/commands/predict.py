@@ -1,4 +1,4 @@
-"""Predict age, sex … of people by the probes of weights, or a target by an evaluation's probe."""
+"""Predict people by weights with probes of age, sex …, or a target by an evaluation's probe."""
 
 from __future__ import annotations
 
@@ -126,13 +126,15 @@ def predict(
 def _weights_at(
     path: Path, embeddings: str | os.PathLike[str] | pd.DataFrame, run: object
 ) -> tuple[Path, list[Path]] | None:
-    """Return the folder of the weights at `path` with the folders of their probes; or None.
+    """Return the folder of the weights at `path` and a list of the folders of their probes, or
+    None.
 
     The path is a folder of weights (an encoder, and probes in subfolders), the folder of one of
-    these probes, or an evaluation. None means that the probe at the path is to be applied alone,
-    without the encoder of weights: always for an evaluation, and for one of the probes if
-    `embeddings` is a table of embeddings, or if a `run` embeds the scans. A folder of weights
-    together with a `run` raises ConfigError, since weights have an encoder of their own.
+    these probes, which is then listed alone, or an evaluation. None means that the probe at the
+    path is to be applied alone, without the encoder of weights: always for an evaluation, and for
+    one of the probes if `embeddings` is a table of embeddings, or if a `run` embeds the scans. A
+    folder of weights together with a `run` raises ConfigError, since weights have an encoder of
+    their own.
     """
     weights = probes_of(path)
     if weights is None:

@@ -286,8 +286,7 @@ def _samples_of(source: Brains) -> _Samples:
 
 
 def _samples_of_all(sources: Sequence[Brains]) -> _AllSamples:
-    """Return the channels, table columns and shapes that any encoder of a run reads, without
-    repeats.
+    """Return the channels, table columns and shapes that any encoder of a run reads, each once.
 
     `sources` has one entry for each encoder, which reads and preprocesses the encoder's scans or
     regional measures. The `_AllSamples` also says whether every encoder has its scans resampled to

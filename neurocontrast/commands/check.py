@@ -109,9 +109,7 @@ class CheckReport:
         return self.to_text()
 
     def _title(self) -> str:
-        """Return a line with the number of samples, and whether headers alone or all voxels were
-        read.
-        """
+        """Return a line with the number of samples, and whether headers or all voxels were read."""
         counted = f"{self.n_scans} scans of {self.n_subjects} subjects"
         store = "headers"
         content = "voxels"

@@ -66,7 +66,7 @@ def join(
     ----------
     embeddings : sequence of path
         Two tables or more that `embed` wrote; or two finished runs or more, as folders, or weights
-        by name. A run that has several encoders itself gives each of them to the joined run.
+        by name. All encoders of a run that has several are taken into the joined run.
     out : path
         Parquet file to write, with one row a scan; of runs the run directory to write.
     names : sequence of str, optional
@@ -81,8 +81,8 @@ def join(
     DataError
         Naming all scans that are not in every table, or whose metadata differ between tables.
     ConfigError
-        Where runs cannot be joined: of measures with those of scans, of natural images, one run
-        twice.
+        Where runs cannot be joined: runs of measures with runs of scans, any run of natural images,
+        or one run twice.
     CheckpointError
         Naming all runs that are unfinished, all that are damaged, and folders that are no runs.
     """

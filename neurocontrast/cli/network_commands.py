@@ -216,10 +216,11 @@ def explain(
     skip: _SkipUnlisted = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map where in the brain a change of the scan changes the prediction, or rank measures, for
-    `report`.
+    """Map where in the brain a change of the scan changes the prediction, or rank measures.
 
-    If the run has several encoders (members), the mean of the members' scores is explained.
+    The map, or the ranking of regional measures by their share in the prediction's differences
+    between subjects, is for `report`. If the run has several encoders (members), the mean of the
+    members' scores is explained.
     """
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
     options = dict(common.arguments)

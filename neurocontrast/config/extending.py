@@ -1,4 +1,4 @@
-"""Extend a configuration by the keys of another, as parsed sections or as YAML text."""
+"""Merge a configuration with the configuration that it extends: as sections, or as YAML text."""
 
 from __future__ import annotations
 

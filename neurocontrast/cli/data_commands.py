@@ -269,11 +269,11 @@ def qc(
 ) -> Result:
     """Measure brains in MNI space, and flag scans unlike the template or their site.
 
-    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first; rate the
-    scans there, and download your ratings. After an interruption, type the same command to continue.
-    Of people with regional measures (measures.tsv beside the table, or a table or folder of
-    measures), qc.html shows whose measures are out of bounds, which are missing or zero, and every
-    site next to the others.
+    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first; rate
+    the scans there, and download your ratings. After an interruption, type the same command to
+    continue. Of people with regional measures (measures.tsv beside the table, or a table or folder
+    of measures), qc.html shows whose measures are out of bounds, which are missing or zero, and
+    every site next to the others.
     """
     quality = neurocontrast.qc(**common.arguments, progress=common.progress)
     flagged = quality.flagged
@@ -328,7 +328,7 @@ def check(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Check a table of scans or images and every file in it; list all problems (exit code 2).
+    """Check a table of scans or images and the files named there; list all problems (exit code 2).
 
     For people with regional measures, these are checked: in measures.tsv beside the table, in --set
     data.measures=[FILE], or in a table or folder of measures given as PARTICIPANTS. With --config,

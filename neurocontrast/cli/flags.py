@@ -116,7 +116,7 @@ class Flags:
 
 
 def _flag_of(parameter: inspect.Parameter) -> str:
-    """Return the flag of an option as users type it, such as ``--n-folds``; "" for an argument.
+    """Return the flag of an option as users type flags, such as ``--n-folds``; "" for an argument.
 
     Of several flags of the option, the first is returned. Typer's description of the option is an
     annotation of `parameter`.
@@ -130,7 +130,7 @@ def _flag_of(parameter: inspect.Parameter) -> str:
 
 
 def _flag_with_value(flag: str, value: str) -> str:
-    """Return a flag with a Python value as users type it, such as ``--no-x`` for False.
+    """Return the words that users type for a flag with a Python value: ``--no-x`` for False.
 
     "" is returned if the value begins a list or mapping, which no flag takes.
     """

@@ -186,8 +186,8 @@ def evaluate(
     ----------
     embeddings : path or DataFrame
         Table written by `embed`, or a DataFrame with ``participant_id``, ``feature_0000`` … and
-        metadata. For a DataFrame that does not record the people of pretraining, a warning says that
-        overlap with the evaluated people is unknown.
+        metadata. For a DataFrame that does not record the people of pretraining, a warning says
+        that overlap with the evaluated people is unknown.
     out : path
         Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and
         more.

@@ -187,7 +187,7 @@ def _refuse_several(name: str, table: Embeddings) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _TableToJoin:
-    """Embeddings table to join, with the row number in it of each scan of the first table to join.
+    """Embeddings table to join, with row numbers of the scans of the first table to join.
 
     `_align` makes one for each of the tables to join; the joined table has the scans in the order
     of the first of them.

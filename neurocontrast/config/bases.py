@@ -11,9 +11,9 @@ from neurocontrast.exceptions import ConfigError, suggestion
 
 
 def read_config(path: Path) -> Json:
-    """Read a configuration file as a mapping of sections, merged with the file that it extends.
+    """Read a configuration file, and merge in the configuration that its ``extends`` names (base).
 
-    Keys that the file lacks have the values of its base, the configuration that ``extends`` names.
+    Return a mapping of sections, not checked. Keys that the file lacks have the values of the base.
     """
     content = read_yaml(path)
     return with_base(content, source=str(path), folder=path.parent, above=[path.resolve()])

@@ -1,4 +1,4 @@
-"""Merge a configuration with the configuration that it extends: as sections, or as YAML text."""
+"""Merge a configuration with the one that ``extends`` names: as sections, or as YAML text."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ class Config(Settings):
 
     @property
     def encoders(self) -> tuple[EncoderSettings, ...]:
-        """Settings of the encoders: those of `encoder` and, if set, those of `encoder_2`."""
+        """Settings of the encoders: `encoder` and, if set, `encoder_2`."""
         return (self.encoder,) if self.encoder_2 is None else (self.encoder, self.encoder_2)
 
     @property

@@ -70,8 +70,7 @@ class Samples(Document):
 
     @property
     def recorded_channels(self) -> list[str]:
-        """Channels that ``encoder.json`` states; empty for early runs, which read T1 scans alone.
-        """
+        """Channels that ``encoder.json`` states; empty for early runs, which read T1 scans."""
         if self._content.get("channels") is None:
             return []
         return self.channels

@@ -164,9 +164,9 @@ class ExternalMetric(ResultSection):
 
 
 class ExternalBaseline(ResultSection):
-    """Metrics of a model without an encoder on the external test set, and differences from it.
+    """Metrics of a model without an encoder on the external test set, and the embedding's gain.
 
-    `increment` is, by metric, the embedding's value minus that of the model.
+    The gain in a metric (`increment`) is the embedding's value minus the value of this model.
     """
 
     metrics: dict[str, ExternalMetric] = {}

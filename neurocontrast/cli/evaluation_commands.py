@@ -447,7 +447,7 @@ def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
 
     Training is the fit of the evaluated models, such as the probe. For the first sentences, models
     were fitted again without any scan of a site. Outlying scans have features far from those of the
-    training scans. An evaluation that measured neither has no such sentences.
+    training scans. There are no sentences on an analysis that the evaluation lacks.
     """
     from neurocontrast.documents.findings import ExternalTest, NewSite, Outlyingness
 
@@ -468,7 +468,7 @@ def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
 def _lines_of_models(new_site: NewSite) -> Iterator[str]:
     """Yield a sentence for each model: its metric at sites trained on, and at sites left out.
 
-    `new_site` is the section of ``evaluation.json`` that has the metrics.
+    `new_site` is the section of ``evaluation.json`` with metrics of both.
     """
     metric = new_site.metric or ""
     sites = f"{new_site.n_sites} sites left out"

@@ -112,9 +112,10 @@ def _following(run: Path) -> tuple[str | Path, ...]:
 
 
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
-    """Return the `Result` of pretraining several encoders: the losses of each in its last epoch.
+    """Return a `Result` to print after several encoders (members) were pretrained.
 
-    `metrics` has one row for each encoder (member) of the run and epoch.
+    Its table has the losses of each encoder in the last epoch. `metrics` has one row for each
+    encoder of the run and epoch.
     """
     last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[

@@ -40,7 +40,7 @@ def summarise(cohort: Cohort) -> pd.DataFrame:
 
 
 def _count_scans(scans: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
-    """Return one row of `summarise`: the counts and ages of `scans`, of one site or of all sites.
+    """Return a row of the table of `summarise`: counts and ages of `scans`, of one or all sites.
 
     Sexes and diagnoses are counted that the table `whole` has, so that all rows have the same
     columns.

@@ -81,7 +81,7 @@ def _shape_without_table(settings: Config, source: Source) -> list[int]:
 
 
 def _plan(settings: Config, source: Source, listed: Cohort) -> Json:
-    """Describe the run that `pretrain` would train on the table of scans `listed`.
+    """Describe the run that `pretrain` would train on `listed`, the scans of the configured table.
 
     The mapping has the shape of the encoder's input, the numbers of training, validation and
     skipped scans, the number of encoders if several are trained (members), and the recipe

@@ -248,9 +248,10 @@ def _leave_out(
 ) -> tuple[list[Reading[Source]], pd.DataFrame]:
     """Select scans by `where`, and leave out unusable scans if `skip_unreadable` is set.
 
-    Each of `listings` is a network with its listed scans (`cohort`), which are preprocessed. Return
-    copies of `listings` in which `cohort` has only the selected scans that all networks can read,
-    and a table of the unusable scans. Without `skip_unreadable`, unusable scans are a DataError.
+    Each of `listings` is a network with its scans (`cohort`). The selected scans are preprocessed
+    here, by which unusable scans are found. Return copies of `listings` in which `cohort` has only
+    the selected scans that all networks can read, and a table of the unusable scans. Without
+    `skip_unreadable`, unusable scans are a DataError.
     """
     usable = []
     tables = []

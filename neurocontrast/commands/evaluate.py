@@ -79,7 +79,7 @@ class EvaluationResult(WrittenFigures):
     def models(self) -> dict[str, dict[str, Metric]]:
         """Metrics by name of the model, then by name of the metric.
 
-        The models are the embedding, or the fine-tuned network, and those that it is compared with,
+        The models are the embedding, or the fine-tuned network, and all others of the evaluation,
         such as ``covariates only``. A model without metrics is absent.
         """
         record = self.record

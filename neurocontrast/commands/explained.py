@@ -187,10 +187,11 @@ def _explain_measures(
 
 
 def _share_of_block(name: str, share: float) -> BlockShare:
-    """Return a record of one block of features: its share in score differences between subjects.
+    """Return a record of one group of features (block): its share in the differences of a score.
 
-    A block is a group of features, such as the principal components of the scans. The score is the
-    output of the explained linear probe for a subject.
+    Features of an encoder can have several groups, such as the principal components of the scans.
+    The score is the output of the explained linear probe for a subject; differences are between
+    subjects.
     """
     return BlockShare(name=name, share=share)
 

@@ -309,7 +309,7 @@ def _measures_of(index: Index, target: Path) -> _Measured | None:
 
 
 def _leave_out(index: Index, names: Sequence[str]) -> None:
-    """Add `names`, people with measures and no scan, to `index.left_out` with that reason.
+    """Add `names`, people with measures and no scan, to `index.left_out` with that as the reason.
 
     People whom the index leaves out for another reason keep that reason.
     """

@@ -357,9 +357,9 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
 def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
     """Return the description of the joined table's run: shared keys, and the columns of each run.
 
-    `read` has the embeddings tables by name, each with the description of the run that made it.
-    Keys of those descriptions with equal values are kept. ``blocks`` has, by name of the table, the
-    columns of its features and the description of its run. `digests` is the name of a table →
+    `read` has the embeddings tables by name, each with the description of the run that made the
+    table. Keys of the descriptions with equal values are kept. ``blocks`` has, by name of a table,
+    the columns of its features and the description of its run. `digests` is the name of a table →
     digest of its encoder, or None.
     """
     runs = []

@@ -427,8 +427,9 @@ def _summarise(
 
     A calibration shifts the predictions of one target at each site by a constant, learned from the
     site's labelled people; `calibrations` has one for each calibrated target. The error of age is
-    measured on people with a known age. For a target without calibration, the error to expect at a
-    new site is stated if the weights record one.
+    of people with a known age who neither trained the weights nor calibrated predictions. For a
+    target without calibration, the error to expect at a new site is stated if the weights record
+    one.
     """
     n_predicted = record.n.people - record.n.failed
     targets = " and ".join(record.probes)

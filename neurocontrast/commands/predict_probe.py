@@ -152,7 +152,8 @@ def apply_probe(
 ) -> Predictions:
     """Apply the probe of an evaluation to embeddings, or to scans that a run embeds first.
 
-    Write the table of predictions and its JSON file; return the path of the table.
+    Write the table of predictions, and a JSON file on how they were made; return the path of the
+    table, as `Predictions`.
     """
     target = _check_request(request)
     fitted = load_probe(probe)
@@ -346,7 +347,7 @@ def _sites_without_shift(table: pd.DataFrame, calibration: CalibrationRecord) ->
 def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame, people: Recognised) -> Iterator[str]:
     """Yield warnings that predicted people were in the training of the probe, or may have been.
 
-    People are recognised by identifiers and by the content of their scans.
+    `people` are those found there by their identifiers or by the content of their scans.
     """
     n_subjects = tidy["subject_id"].nunique()
     if people.subjects:

@@ -174,7 +174,7 @@ def _report_problems(
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """Scans of a cohort that `prepare` could prepare, with the measures of each scan."""
+    """Scans of a cohort that `prepare` could prepare, with the image measures of each scan."""
 
     table: pd.DataFrame
     """Rows of the cohort's table that belong to the prepared scans."""
@@ -209,9 +209,9 @@ class _Prepared:
         )
 
     def volumes(self, column: str) -> list[float | None]:
-        """Return the volumes in `column`, one of `VOLUMES`, in mL: one entry a prepared scan.
+        """Return a volume of each prepared scan in mL, such as that of grey matter, as a list.
 
-        An entry is None if that volume of the scan was not measured.
+        `column` is one of `VOLUMES`. An entry is None if that volume of the scan was not measured.
         """
         return [getattr(measures, column) for measures in self.measures]
 
@@ -357,8 +357,9 @@ def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: i
 def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> None:
     """Write ``quality.tsv``, ``imitations.tsv`` if asked for and, last, ``participants.tsv``.
 
-    All are written to the folder `target`. ``imitations.tsv`` lists the prepared scans together
-    with their imitations: images of the same brains as other scanners would have shown them.
+    The files are written to the folder `target`. ``imitations.tsv`` lists the prepared scans
+    together with their imitations: images of the same brains as other scanners would have shown
+    them.
     """
     measures = pd.DataFrame(list(map(ScanMeasures.content, prepared.measures)))
     keys = prepared.table[["participant_id", "session"]].reset_index(drop=True)

@@ -46,11 +46,11 @@ class Quality:
     """
 
     table: pd.DataFrame
-    """One row per scan, the worst first, as in ``qc.tsv``."""
+    """One row per scan or, for regional measures, per person, the worst first, as in ``qc.tsv``."""
     page: Path
     """The path of ``qc.html``."""
     n_unreadable: int = 0
-    """Number of scans that cannot be read, which are the first rows."""
+    """Number of scans that cannot be read, which are the first rows of `table`."""
     rated: Path | None = None
     """Path of the table of scans with the column ``qc_rating``; None if no ratings were given."""
     recipe: tuple[str, ...] = ("small",)
@@ -288,7 +288,7 @@ def _write_record(path: Path, table: pd.DataFrame, *, n_unreadable: int) -> None
 
 
 def _record_of(rule: Rule) -> RuleRecord:
-    """Describe for ``qc.json`` the rule that flags scans by a measure: its finite bounds."""
+    """Return the finite bounds of `rule`, outside of which a scan is flagged, as in ``qc.json``."""
     bounds = {}
     if np.isfinite(rule.low):
         bounds["low"] = rule.low

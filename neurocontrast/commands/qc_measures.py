@@ -126,8 +126,8 @@ def contract_of(run: Path) -> MeasuresContract:
 def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None) -> Deviations:
     """Return each person's deviations from a run's training people, or from people of the site.
 
-    `contract` is the run's standardisation of measures, or None. With a run, measures of another
-    atlas are refused.
+    `inspected` has the people's regional measures. `contract` is the run's standardisation of
+    measures, or None. With a run, measures of another atlas are refused.
     """
     if contract is None:
         return deviations_among(inspected)

@@ -136,8 +136,8 @@ def damage_of_weights(folder: Path) -> str:
 class _Answer:
     """Features recorded for a test sample (known answer), of a run or of one of its encoders.
 
-    The file ``answer.json`` in `folder` has the features and, if there are probes, their
-    predictions.
+    The file ``answer.json`` in `folder` has these features and, if the folder has probes, what the
+    probes predict from them.
     """
 
     folder: Path

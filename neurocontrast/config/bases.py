@@ -107,8 +107,8 @@ def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
 def write_out(recipe: Path) -> str:
     """Return the text of a recipe with every key and comment, the keys of its base included.
 
-    A recipe is a YAML file of a configuration that comes with the package; its base is the one that
-    the key ``extends`` names.
+    A recipe is a YAML file of a configuration that comes with the package; its base is the recipe
+    that the key ``extends`` names.
     """
     lines = recipe.read_text(encoding="utf-8")
     if EXTENDS not in read_yaml(recipe):

@@ -336,7 +336,7 @@ class Config(Settings):
 
     @property
     def second(self) -> tuple[MeasureTableSettings, MeasureAugmentSettings] | None:
-        """Settings of the second encoder: of its tables of measures, and of the views of measures.
+        """Settings of the second encoder, as a pair: tables of measures, and views of measures.
 
         Absent sections ``data_2`` and ``augment_2`` have their defaults. None for a configuration
         with one encoder.

@@ -96,7 +96,7 @@ def _as_recipe(encoder: object) -> object:
 
 
 class WeightsDigest(Document):
-    """SHA-256 of a run's weights, and name of the weights' file; no name for several encoders."""
+    """SHA-256 of a run's weights, and name of their file; no file name for several encoders."""
 
     sha256: str | None = None
     file: str | None = None
@@ -256,7 +256,7 @@ class MemberDescription(Document):
     beside: BesideRecord | None = None
     run: str | None = None
     kind: int | None = None
-    """Number shared by encoders of joined runs that have one recipe (a kind)."""
+    """Number of the encoder's group (kind) in a joined run; the same recipe trained a group."""
     left_out: list[str] | None = None
     """Sites that the encoder was trained without; None if all encoders learned from everybody."""
 

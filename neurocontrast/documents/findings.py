@@ -82,7 +82,10 @@ class SkippedSite(ResultSection):
 
 
 class SitePredictability(ResultSection):
-    """Balanced accuracy with which the site is predicted from the embedding, and chance."""
+    """Balanced accuracy with which the site of a scan is predicted from the embedding.
+
+    `chance` is the balanced accuracy at chance level.
+    """
 
     balanced_accuracy: StrictFloat | None = None
     low: StrictFloat | None = None
@@ -195,9 +198,7 @@ class ExternalTest(Part):
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     rivals: dict[str, ExternalBaseline] = {}
-    """Name of a baseline of regional measures → metrics on the external test set, whose images are
-    not read.
-    """
+    """Name of a baseline of regional measures → its metrics on the external test set."""
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None

@@ -49,7 +49,7 @@ class PredictionsOrigin(Document):
 
 
 class TrainingSize(Document):
-    """Section ``n_trained_on`` of `predict`'s JSON file: size of a probe's training set."""
+    """Section ``n_trained_on`` of `predict`'s JSON file: scans and subjects that fitted a probe."""
 
     scans: int
     subjects: int | None = None
@@ -77,7 +77,7 @@ class WeightsProbeRecord(ProbeDescription):
 
 
 class ShiftRecord(Document):
-    """Shift added to the predictions at a site, learned from labelled people of the site."""
+    """Number added to the predictions at a site (shift), learned from labelled people there."""
 
     n_subjects: int
     shift: float | None = None
@@ -88,9 +88,9 @@ class ShiftRecord(Document):
 
 
 class CalibrationRecord(Document):
-    """Section ``calibration`` of `predict`'s JSON file: shifts of the predictions by site.
+    """Section ``calibration`` of `predict`'s JSON file: site → number added to its predictions.
 
-    A site's shift is learned from a table of true labels.
+    A site's number (shift) is learned from the scans there that a table of true labels has.
     """
 
     file: str
@@ -126,7 +126,7 @@ class OutsideRecord(Document):
 
 
 class ScanCounts(Document):
-    """Section ``n`` of `predict`'s JSON file, for the probe of an evaluation: numbers of scans."""
+    """Section ``n`` of `predict`'s JSON file, for the probe of an evaluation: how many scans."""
 
     scans: int
     of_trained_subjects: int | None = None

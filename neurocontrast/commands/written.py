@@ -38,9 +38,7 @@ class Written(os.PathLike[str]):
         return hash(self.location)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of `location`, the `Path` of the written file or folder, such as
-        ``name``.
-        """
+        """Return the attribute `name` of `location`, the `Path` of the written file or folder."""
         if name.startswith("_") or name == "location":
             raise AttributeError(name)
         return getattr(self.location, name)

@@ -256,7 +256,7 @@ class MemberDescription(Document):
     beside: BesideRecord | None = None
     run: str | None = None
     kind: int | None = None
-    """Number of the encoder's group (kind) in a joined run; the same recipe trained a group."""
+    """Number of the encoder's group (kind) in a joined run; a group shares one recipe."""
     left_out: list[str] | None = None
     """Sites that the encoder was trained without; None if all encoders learned from everybody."""
 

@@ -198,7 +198,9 @@ class ExternalTest(Part):
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     rivals: dict[str, ExternalBaseline] = {}
-    """Name of a baseline of regional measures → its metrics on the external test set."""
+    """Name of a baseline of regional measures → its metrics on the external test set. Images of the
+    test set are not read.
+    """
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None
     outlyingness: Outlyingness | None = None

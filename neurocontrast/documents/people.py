@@ -11,7 +11,7 @@ from neurocontrast.provenance import KnownPeople
 class PretrainingPeople(Document):
     """Digests of the people of pretraining, to find people who are in an evaluation as well.
 
-    A digest stands for one person's identifier, or for the content of one scan.
+    A digest is of one identifier of a person, or of the content of one scan or row of measures.
     """
 
     pretraining_subjects: list[str] | None = None

@@ -125,7 +125,7 @@ class Threshold(ResultSection):
 
 
 class Bootstrap(ResultSection):
-    """Bootstrap behind the metrics' intervals: number of resamples, resampled unit, and level."""
+    """Bootstrap behind the metrics' intervals: resamples, resampled unit, and confidence level."""
 
     n: StrictInt | None = None
     method: str | None = None

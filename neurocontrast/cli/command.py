@@ -218,28 +218,29 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """Output of a command: values, a table, notes, the next command, and the file or folder.
+    """Output of a command: text for people, values for programs, and the next command to suggest.
 
-    The function of a command returns a `Result`, which `show_result` prints when the work is done:
-    for people the title, table and notes, or `facts` as JSON for programs.
+    The function of a command returns a `Result`, which `show_result` prints when the work is done.
+    People read `title`, `table`, `notes`, the next command, and the path of the written file or
+    folder; with ``--json``, programs read `facts`.
     """
 
     facts: Mapping[str, object] = field(default_factory=dict)
     """Values for programs, printed by ``--json``."""
     title: str = ""
     table: pd.DataFrame | None = None
-    """Numbers for people; a float is shown with three significant digits."""
+    """Table of numbers for people; a float is shown with three significant digits."""
     notes: list[str] = field(default_factory=list)
-    """Lines below the table."""
+    """Lines printed below `table`."""
     path: Path | None = None
     """File to open, or folder that was written."""
     exit_code: int = 0
     """1 if a part of the work failed, 2 if the input is bad."""
     next: Sequence[object] = ()
-    """Words of the command that comes next, without ``neurocontrast``."""
+    """Words of the command to suggest next, without ``neurocontrast``."""
 
     def last_lines(self) -> list[str]:
-        """Return the lines below the table: notes, the next command and the path."""
+        """Return the lines printed below `table`: notes, next command to suggest, and `path`."""
         lines = list(self.notes)
         if self.next:
             lines.append(f"Next: neurocontrast {shlex.join(map(format, self.next))}")

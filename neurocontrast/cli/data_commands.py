@@ -101,9 +101,9 @@ def images(
 
 
 def _cohort_result(participants: Path) -> Result:
-    """Return the `Result` of writing a table of scans: scans by site, or images by split.
+    """Return counts of the scans of each site as a `Result` to print; for images, of each split.
 
-    `participants` is the written table.
+    `participants` is the table of scans that was written.
     """
     from neurocontrast.commands.check_counts import summarise
     from neurocontrast.data.cohort import read_cohort
@@ -269,10 +269,11 @@ def qc(
 ) -> Result:
     """Measure brains in MNI space, and flag scans unlike the template or their site.
 
-    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and
-    takes your ratings. The same command continues one that was interrupted. Of people with regional
-    measures (measures.tsv beside the table, or a table or folder of measures), qc.html shows who is
-    outside in which measures, what is missing or zero, and every site beside the others.
+    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first; rate
+    the scans there, and download your ratings. After an interruption, type the same command to
+    continue. Of people with regional measures (measures.tsv beside the table, or a table or folder
+    of measures), qc.html shows whose measures are out of bounds, which are missing or zero, and
+    every site next to the others.
     """
     quality = neurocontrast.qc(**common.arguments, progress=common.progress)
     flagged = quality.flagged
@@ -327,12 +328,12 @@ def check(
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Check a table of scans or images with all files, and list all problems at once (exit code 2).
+    """Check a table of scans or images and the files named there; list all problems (exit code 2).
 
-    Of people with regional measures (measures.tsv beside the table, or --set
-    data.measures=[FILE]), and of a table or folder of measures, the measures are checked. With
-    --config, or --set of a key of the preprocessing (data.shape, data.normalise …), each scan is
-    also preprocessed, and a scan that cannot be is a problem; the result is not kept.
+    For people with regional measures, these are checked: in measures.tsv beside the table, in --set
+    data.measures=[FILE], or in a table or folder of measures given as PARTICIPANTS. With --config,
+    or --set of a key of the preprocessing (data.shape, data.normalise …), each scan is also
+    preprocessed, and a scan that cannot be is a problem; preprocessed scans are not kept.
     """
     from neurocontrast.data.settings import DataSettings, MeasureDataSettings
 

@@ -65,10 +65,10 @@ def join(
 
 
 def _joined_tables(path: Path) -> Result:
-    """Return the `Result` of `join`: number of features from each table, and the next command.
+    """Return a `Result` to print after tables were joined: number of features from each of them.
 
-    The next command evaluates the joined table of embeddings, `path`, with the features of all
-    tables together.
+    The next command to suggest evaluates the joined table of embeddings, `path`, with the features
+    of all tables together.
     """
     from neurocontrast.documents.embeddings import read_embeddings
 
@@ -81,9 +81,10 @@ def _joined_tables(path: Path) -> Result:
 
 
 def _joined_runs(run: Path) -> Result:
-    """Return the `Result` of joining runs: a table of encoders, and the command that embeds scans.
+    """Return a `Result` to print after runs were joined: a table with a row for each encoder.
 
-    `run` is the folder of the joined run; the table has a row for each of its encoders (members).
+    `run` is the folder of the joined run. The words of the command that embeds scans by it are the
+    next command to suggest.
     """
     from neurocontrast.encoders.members import read_record
 
@@ -244,7 +245,10 @@ _REPEAT = "Next: mend them and repeat the command with --overwrite."
 
 
 def _failures(scans: IncomingRecord) -> list[str]:
-    """Return a line for each scan that could not be predicted, and how to repeat the command."""
+    """Return a line for each scan that could not be predicted, and how to repeat the command.
+
+    The list is empty if all scans could be.
+    """
     lines = []
     for scan in scans.failed:
         lines.append(f"failed: {scan.participant_id}: {scan.error}")
@@ -254,10 +258,11 @@ def _failures(scans: IncomingRecord) -> list[str]:
 
 
 def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
-    """Return the `Result` of predicting people by weights: counts of people, and failed scans.
+    """Return a `Result` to print after weights, an encoder with its probes, predicted people.
 
-    Weights are an encoder with its probes. Counted are all people, outlying people, and people
-    whose scan or measures could not be embedded.
+    It has the lines of `written.summary()`, and a line for each scan or person that could not be
+    embedded. Its values for programs are counts of people, reasons to call people outlying, and
+    shifts of predictions at calibrated sites.
     """
     content = written.record.content()
     title, *notes = written.summary().splitlines()
@@ -269,9 +274,11 @@ def _people_result(written: PeoplePredictions, exit_code: int) -> Result:
 
 
 def _probe_result(path: Path, record: ProbePredictionsRecord, exit_code: int) -> Result:
-    """Return the `Result` of predicting by an evaluation's probe: number of scans, calibration.
+    """Return a `Result` to print after scans were predicted by an evaluation's probe.
 
-    `path` is the table of predictions, and `record` the content of the JSON file beside the table.
+    It has the numbers of predicted and outlying scans, a sentence on each site whose predictions
+    were shifted by calibration, and a line for each scan that could not be embedded. `path` is the
+    table of predictions, and `record` the content of the JSON file beside the table.
     """
     from neurocontrast.commands.predicting import describe_calibration
 
@@ -350,9 +357,10 @@ def compare(
 
 
 def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
-    """Return the `Result` of an evaluation: its first metric for each model, and warnings counted.
+    """Return a `Result` to print after an evaluation: each model's value of the leading metric.
 
-    `page` is the report of the evaluation, if one was written.
+    The leading metric is the first in ``evaluation.json``. The number of warnings is stated. `page`
+    is the path of the HTML report, if one was written.
     """
     from neurocontrast.commands.evaluate import EvaluationResult
     from neurocontrast.documents.findings import ExternalTest
@@ -384,10 +392,11 @@ def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
 
 
 def external_figures(external: ExternalTest, metric: str) -> dict[str, object]:
-    """Return name of a model → metric on the external test set, and the number of scans tested.
+    """Return a mapping of results on the external test set, for programs: metric of each model.
 
-    The external test set are other people, on whom models are tested once (``--test``). The keys
-    ``n_scans`` and ``metric`` come before the models.
+    ``n_scans`` is the number of tested scans, ``metric`` the name of the metric, and each further
+    key the name of a model with its value and interval. The external test set are other people, on
+    whom models are tested once (``--test``).
     """
     figures: dict[str, object] = {"n_scans": external.n.scans, "metric": metric}
     models = {"embedding": external.metrics, "covariates only": external.baseline}
@@ -398,9 +407,10 @@ def external_figures(external: ExternalTest, metric: str) -> dict[str, object]:
 
 
 def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[dict[str, str]]:
-    """Return a metric on the external test set as rows of the terminal's table, one a model.
+    """Return the rows of the terminal's table for the external test set, as dicts, one a model.
 
-    `title` is the name of the column of the metric. An undefined figure has its reason.
+    `title` is the name of the column of `metric`. If the metric is undefined, its cell says so and
+    gives the reason.
     """
     models = {"embedding": external.metrics, "covariates only": external.baseline}
     rows = []
@@ -415,10 +425,10 @@ def external_rows(external: ExternalTest, metric: str, *, title: str) -> list[di
 
 
 def comparison_result(result: ComparisonResult) -> Result:
-    """Return the `Result` of comparing evaluations: differences of every model from the first.
+    """Return a `Result` to print after a comparison: each evaluation's differences from the first.
 
-    The table has one row for each metric and model, with the difference of the metric, its
-    interval, and the p-value corrected for several models (Holm).
+    Its table has a row for each metric and compared evaluation, with the difference of the metric,
+    its interval, and the p-value corrected for several evaluations (Holm).
     """
     differences = result.table
     record = result.record
@@ -437,7 +447,7 @@ def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
 
     Training is the fit of the evaluated models, such as the probe. For the first sentences, models
     were fitted again without any scan of a site. Outlying scans have features far from those of the
-    training scans. An evaluation that measured neither has no such sentences.
+    training scans. There are no sentences on an analysis that the evaluation lacks.
     """
     from neurocontrast.documents.findings import ExternalTest, NewSite, Outlyingness
 
@@ -458,7 +468,7 @@ def new_site_lines(evaluation: EvaluationContent) -> Iterator[str]:
 def _lines_of_models(new_site: NewSite) -> Iterator[str]:
     """Yield a sentence for each model: its metric at sites trained on, and at sites left out.
 
-    `new_site` is the section of ``evaluation.json`` that has the metrics.
+    `new_site` is the section of ``evaluation.json`` with metrics of both.
     """
     metric = new_site.metric or ""
     sites = f"{new_site.n_sites} sites left out"

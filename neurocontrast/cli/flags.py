@@ -79,9 +79,10 @@ class Flags:
     def _in_flags(self, match: re.Match[str]) -> str:
         """Return the words of the command line for one Python parameter in an error message.
 
-        `match` is a match of `_NAMED`, a parameter with or without its value, which the caller
-        replaces by the returned words: ``--overwrite`` for ``overwrite=True``. The match itself is
-        returned if it is no parameter of the command, or if the message names the flag already.
+        `match` is a part of the message that names a parameter, with or without a value. The caller
+        replaces that part by the returned words, such as ``--overwrite`` for ``overwrite=True``.
+        The part's own text is returned if the command has no such parameter, or if the message
+        already names the flag.
         """
         name = match["subject"] or match["parameter"]
         flag = self.by_parameter.get(name, "")
@@ -115,9 +116,10 @@ class Flags:
 
 
 def _flag_of(parameter: inspect.Parameter) -> str:
-    """Return the flag of an option, the first of several, as typed; "" for an argument.
+    """Return the flag of an option as users type flags, such as ``--n-folds``; "" for an argument.
 
-    Typer's description of the option is an annotation of `parameter`.
+    Of several flags of the option, the first is returned. Typer's description of the option is an
+    annotation of `parameter`.
     """
     for annotation in getattr(parameter.annotation, "__metadata__", ()):
         if not isinstance(annotation, OptionInfo):
@@ -128,7 +130,10 @@ def _flag_of(parameter: inspect.Parameter) -> str:
 
 
 def _flag_with_value(flag: str, value: str) -> str:
-    """Return a flag as typed for a Python value, such as ``--no-x`` for False; "" for a list."""
+    """Return the words that users type for a flag with a Python value: ``--no-x`` for False.
+
+    "" is returned if the value begins a list or mapping, which no flag takes.
+    """
     if value in ("True", "true"):
         return flag
     if value in ("False", "false"):

@@ -112,9 +112,10 @@ def _following(run: Path) -> tuple[str | Path, ...]:
 
 
 def _result_of_members(run: Path, metrics: pd.DataFrame) -> Result:
-    """Return the `Result` of pretraining several encoders: the losses of each in its last epoch.
+    """Return a `Result` to print after several encoders (members) were pretrained.
 
-    `metrics` has one row for each encoder (member) of the run and epoch.
+    Its table has the losses of each encoder in the last epoch. `metrics` has one row for each
+    encoder of the run and epoch.
     """
     last = metrics.groupby("member").tail(1).dropna(axis=1)
     columns = last.columns[
@@ -216,10 +217,11 @@ def explain(
     skip: _SkipUnlisted = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map where in the brain a change of the scan changes the prediction, or rank measures, for
-    `report`.
+    """Map where in the brain a change of the scan changes the prediction, or rank measures.
 
-    If the run has several encoders (members), the mean of the members' scores is explained.
+    The map, or the ranking of regional measures by their share in the prediction's differences
+    between subjects, is for `report`. If the run has several encoders (members), the mean of the
+    members' scores is explained.
     """
     of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
     options = dict(common.arguments)

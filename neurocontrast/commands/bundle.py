@@ -126,9 +126,10 @@ def bundle(
 
 
 def _evaluation_of(place: Path) -> Result | None:
-    """Read ``evaluation.json`` of the folder `place`, or of the folder above; None if absent.
+    """Read the record ``evaluation.json`` in `place` or, if absent there, in the folder above.
 
-    `place` is an evaluation directory, or its folder ``probe``.
+    `place` is an evaluation directory, or its folder ``probe``. None if neither folder has the
+    file.
     """
     for folder in (place, place.parent):
         if (folder / FILE).is_file():
@@ -137,7 +138,7 @@ def _evaluation_of(place: Path) -> Result | None:
 
 
 def _values_of(evaluation: Result | None) -> dict[str, float]:
-    """Return metric → value, for the metrics of an evaluation that have a value.
+    """Return metric → value of the embedding, for the metrics of an evaluation that have a value.
 
     The mapping is empty if `evaluation` is None.
     """
@@ -151,7 +152,7 @@ def _values_of(evaluation: Result | None) -> dict[str, float]:
 
 
 def _list_versions() -> dict[str, str]:
-    """Return name of a package → version, for the packages with which a bundle is made."""
+    """Return package → version installed here, for the packages named in a bundle's metadata."""
     return {
         "monai": metadata.version("monai"),
         "numpy": metadata.version("numpy"),
@@ -161,7 +162,7 @@ def _list_versions() -> dict[str, str]:
 
 
 def _number(names: Sequence[str]) -> dict[str, str]:
-    """Return number → name, numbered from "0", as MONAI's metadata describe channels."""
+    """Return number → name for names numbered from "0", as MONAI's metadata describe channels."""
     return {str(number): name for number, name in enumerate(names)}
 
 
@@ -205,8 +206,8 @@ def _save_encoders(models: Path, run: Path) -> None:
 def _licences(licence: str | os.PathLike[str] | None) -> str:
     """Return the licence of the weights, then the licence of the code, as one text.
 
-    `licence` is a text file with the licence of the weights; without one the text says "not
-    stated".
+    `licence` is a text file with the licence of the weights. Without one, the text says that the
+    licence of the weights is not stated.
     """
     if licence is None:
         of_weights = (
@@ -250,15 +251,16 @@ class _Samples:
 
 @dataclass(frozen=True)
 class _AllSamples:
-    """Channels, columns and shapes of the scans of all encoders of a run, for the model card.
+    """Channels, table columns and shapes that any encoder of a run reads, for the model card.
 
-    The model card is the bundle's file ``docs/README.md``. For encoders of regional measures,
-    `channels` names the measures.
+    One record describes all encoders of the run together. The model card is the bundle's file
+    ``docs/README.md``. For encoders of regional measures, `channels` names the measures.
     """
 
     channels: list[str]
     """Names of channels or regional measures, each once, in the order of the encoders."""
     columns: list[str]
+    """Columns of the scans' table with image files, each once; empty for regional measures."""
     shapes: list[str]
     """Shapes of preprocessed scans as text, such as ``121 × 145 × 121``, each once."""
     is_resampled: bool
@@ -284,11 +286,11 @@ def _samples_of(source: Brains) -> _Samples:
 
 
 def _samples_of_all(sources: Sequence[Brains]) -> _AllSamples:
-    """Return channels, columns and shapes of the scans that all encoders of a run read, each once.
+    """Return the channels, table columns and shapes that any encoder of a run reads, each once.
 
     `sources` has one entry for each encoder, which reads and preprocesses the encoder's scans or
-    regional measures. Where encoders differ, the `_AllSamples` lists the values of all, and says
-    whether all scans are resampled and whether all table columns are the same.
+    regional measures. The `_AllSamples` also says whether every encoder has its scans resampled to
+    a voxel size, and whether all read the same table columns.
     """
     channels = dict[str, None]()
     columns = dict[str, None]()

@@ -62,8 +62,8 @@ class CheckReport:
     recipe: tuple[str, ...] = ("small",)
     """Recipe for a first run on this table, as the command line takes it after ``--config``."""
     n_unprepared: int = 0
-    """Number of scans to prepare first: whole heads, brains outside of MNI space, and scans whose
-    column ``stage`` is ``raw``.
+    """Number of scans that need `prepare` first: whole heads, brains outside of MNI space, and
+    scans whose column ``stage`` is ``raw``.
     """
     measures: MeasuresFacts | None = None
     """Number, atlas and program of regional measures; None for a table of images."""
@@ -109,7 +109,7 @@ class CheckReport:
         return self.to_text()
 
     def _title(self) -> str:
-        """Return a line with the number of samples, and whether headers or voxels were read."""
+        """Return a line with the number of samples, and whether headers or all voxels were read."""
         counted = f"{self.n_scans} scans of {self.n_subjects} subjects"
         store = "headers"
         content = "voxels"
@@ -129,7 +129,11 @@ class CheckReport:
         return f"{self.cohort.source.name}: {counted}; checked {read}."
 
     def to_text(self, *, n_shown: int = 20) -> str:
-        """Return the report as lines of text, at most `n_shown` problems and warnings in full."""
+        """Return the report as one text of several lines: counts by site, warnings and problems.
+
+        Up to `n_shown` warnings and as many problems are written in full, and the others are
+        counted.
+        """
         summary = self.summary.to_string(na_rep="", float_format="{:.1f}".format)
         parts = [self._title(), summary]
         if self.warnings:
@@ -147,10 +151,10 @@ class CheckReport:
         return "\n\n".join(parts)
 
     def _verdict(self, n_shown: int) -> str:
-        """Return the table's problems as text; without any, a sentence that says so.
+        """Return the problems of the checked table as text, at most `n_shown` of them in full.
 
-        At most `n_shown` problems are written in full. The sentence also counts the scans that must
-        be prepared first (`n_unprepared`), if there are any.
+        Without any problem, return a sentence that says so and, if there are any, counts the scans
+        that need `prepare` first (`n_unprepared`).
         """
         if not self.passed:
             return self.problems.to_text(n_shown)
@@ -268,9 +272,9 @@ def _readable_rows(inspection: Inspection) -> list[int]:
 
 
 def _files_of_rows(cohort: Cohort, rows: Sequence[int]) -> list[Path]:
-    """Return the image files of some rows of a cohort's table, in the order of `rows`.
+    """Return the paths of the image files of some rows of a cohort's table, as one flat list.
 
-    `rows` are numbers of rows, from 0. A scan can have several files.
+    `rows` are numbers of rows, from 0, in whose order the files are. A scan can have several files.
     """
     files = []
     for scan in cohort.subset(rows).scans:
@@ -333,9 +337,9 @@ def _inspect_images(
     deep: bool,
     progress: Progress,
 ) -> _InspectedSamples:
-    """Open the natural images of some rows, and add their problems to the table's problems.
+    """Open the natural images of some rows, and add unusable ones to the problems in `inspection`.
 
-    `rows` are rows of the inspected table whose files exist. Return the kind of the images, and the
+    `rows` are numbers of rows, from 0, whose files exist. Return the kind of the images, and the
     warnings about them.
     """
     warnings = inspection.cohort.warnings

@@ -8,9 +8,9 @@ from neurocontrast.data.kinds import KINDS, SampleKind
 
 
 def kind_of_images(cohort: Cohort) -> SampleKind | None:
-    """Return the kind of natural images to which a cohort's paths lead.
+    """Return the registered `SampleKind` of a cohort of natural images; None for brains.
 
-    None for a cohort of brains, with scans or regional measures.
+    The kind is that of the first path in the cohort's table that is the address of a natural image.
     """
     for path in cohort.table.get("path", ()):
         address = address_of(str(path))
@@ -20,9 +20,9 @@ def kind_of_images(cohort: Cohort) -> SampleKind | None:
 
 
 def summarise(cohort: Cohort) -> pd.DataFrame:
-    """Count the scans of each site, or the images of each split, one row each.
+    """Count the scans of each site, or the images of each split, in a table with one row for each.
 
-    The last row counts all scans.
+    The last row counts all scans of the cohort.
     """
     sample_kind = kind_of_images(cohort)
     table = cohort.table
@@ -40,7 +40,7 @@ def summarise(cohort: Cohort) -> pd.DataFrame:
 
 
 def _count_scans(scans: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
-    """Return one row of `summarise`: the counts and ages of `scans`, of one site or of all sites.
+    """Return a row of the table of `summarise`: counts and ages of `scans`, of one or all sites.
 
     Sexes and diagnoses are counted that the table `whole` has, so that all rows have the same
     columns.
@@ -62,8 +62,8 @@ def _count_scans(scans: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
 
 
 def without_ages(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `summarise` without the columns of ages.
+    """Return `summary`, a table made by `summarise`, without its columns of ages.
 
-    The youngest and oldest age of a site are those of single people, who could be recognised.
+    The youngest and oldest age of a site are the ages of single people, who could be recognised.
     """
     return summary.loc[:, ~summary.columns.astype(str).str.startswith("age")]

@@ -30,7 +30,7 @@ class MeasuresFacts:
 
     @classmethod
     def of(cls, inspected: InspectedMeasures) -> "MeasuresFacts":
-        """Return number, atlas, program and files of the measures that `inspected` has read."""
+        """Return number, atlas, program and files of the regional measures in `inspected`."""
         table = inspected.table
         return cls(inspected.values.shape[1], table.atlas, table.software, table.sources)
 
@@ -58,11 +58,11 @@ def settings_of_measures(
 def check_measures(
     participants: Path, settings: MeasureDataSettings, *, write_good: Path | None
 ) -> tuple[InspectedMeasures, tuple[str, ...]]:
-    """Read people and their regional measures; return them with all problems, and warnings.
+    """Read people and their regional measures; return an `InspectedMeasures`, and warnings.
 
-    A problem does not stop the reading: all problems are collected in `InspectedMeasures`.
-    `write_good` is the table that the caller will write, of the people without a problem; here it
-    is only refused if `participants` has measures alone, and so no people to write.
+    A problem does not stop the reading: the `InspectedMeasures` lists all problems. The path
+    `write_good` is where the caller will write the people without a problem; if `participants` has
+    measures and no table of people, a `write_good` is refused.
     """
     inspected = inspect_measures(participants, settings)
     if write_good is not None and not len(inspected.lines):

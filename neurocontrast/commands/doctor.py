@@ -69,10 +69,10 @@ def describe_machine() -> Machine:
 
 
 def _shape_without_table(settings: Config, source: Source) -> list[int]:
-    """Return the shape of the scans that the configured encoder takes; refuse a shape too small.
+    """Return the shape (D, H, W) of preprocessed scans; refuse one too small for the encoder.
 
-    The shape follows from the settings and from `source`, the reader of scans, since no table of
-    scans is configured.
+    The shape follows from the settings and from `source`, which preprocesses scans, since no table
+    of scans is configured.
     """
     prepared = source.prepared(None)
     model = build_model(settings.encoder, n_channels=prepared.n_channels)
@@ -81,7 +81,7 @@ def _shape_without_table(settings: Config, source: Source) -> list[int]:
 
 
 def _plan(settings: Config, source: Source, listed: Cohort) -> Json:
-    """Describe the run that `pretrain` would train on the table of scans `listed`.
+    """Describe the run that `pretrain` would train on `listed`, the scans of the configured table.
 
     The mapping has the shape of the encoder's input, the numbers of training, validation and
     skipped scans, the number of encoders if several are trained (members), and the recipe

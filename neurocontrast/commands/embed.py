@@ -144,8 +144,9 @@ def _list_scans(
 ) -> list[Reading[Source]]:
     """List the scans of the table `participants` as each network of a run reads them.
 
-    The result has an entry for each of `readers`. A table of which the networks would read
-    different scans is refused.
+    Each of `readers` has one network, or several with the same preprocessing. The result has one
+    `Reading` for each reader, in the same order: network, preprocessing, and the cohort of scans. A
+    table of which the networks would read different scans is refused.
     """
     listings: list[Reading[Source]] = []
     for reader in readers:
@@ -210,9 +211,10 @@ def _extract(
     settings: Config,
     progress: Progress,
 ) -> npt.NDArray[np.float32]:
-    """Embed the scans by each network of a run; return all features side by side, one row a scan.
+    """Embed the scans by each network of a run; return an array of all features, one row a scan.
 
-    Batches of scans that a stopped call has kept are not embedded again.
+    The columns of the networks are side by side. Batches of scans that a stopped call has kept are
+    not embedded again.
     """
     features = []
     for reading, finished in zip(readings, batches, strict=True):
@@ -246,9 +248,10 @@ def _leave_out(
 ) -> tuple[list[Reading[Source]], pd.DataFrame]:
     """Select scans by `where`, and leave out unusable scans if `skip_unreadable` is set.
 
-    Each of `listings` is a network with its listed scans (`cohort`), which are preprocessed. Return
-    copies of `listings` in which `cohort` has only the selected scans that all networks can read,
-    and a table of the unusable scans. Without `skip_unreadable`, unusable scans are a DataError.
+    Each of `listings` is a network with its scans (`cohort`). The selected scans are preprocessed
+    here, by which unusable scans are found. Return copies of `listings` in which `cohort` has only
+    the selected scans that all networks can read, and a table of the unusable scans. Without
+    `skip_unreadable`, unusable scans are a DataError.
     """
     usable = []
     tables = []

@@ -79,7 +79,7 @@ class EvaluationResult(WrittenFigures):
     def models(self) -> dict[str, dict[str, Metric]]:
         """Metrics by name of the model, then by name of the metric.
 
-        The models are the embedding, or the fine-tuned network, and those that it is compared with,
+        The models are the embedding, or the fine-tuned network, and all others of the evaluation,
         such as ``covariates only``. A model without metrics is absent.
         """
         record = self.record
@@ -186,7 +186,8 @@ def evaluate(
     ----------
     embeddings : path or DataFrame
         Table written by `embed`, or a DataFrame with ``participant_id``, ``feature_0000`` … and
-        metadata. A DataFrame does not know who was pretrained on.
+        metadata. For a DataFrame that does not record the people of pretraining, a warning says
+        that overlap with the evaluated people is unknown.
     out : path
         Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and
         more.
@@ -196,10 +197,10 @@ def evaluate(
         All choices together; `target` and `options` take precedence over `settings`.
     estimator : estimator, optional
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in
-        one, to the embedding and to what it is compared with; an instance, a class, or a function
-        of no argument. ``probe="package.module:Object"`` imports one. It is cloned for each fold, a
-        `random_state` of None is set from the seed, and classes are 0, 1, … in the order of
-        ``classes`` in ``evaluation.json``, of two the positive one last.
+        one, to the embedding and to the models that the embedding is compared with; an instance, a
+        class, or a function of no argument. ``probe="package.module:Object"`` imports one. It is
+        cloned for each fold, a `random_state` of None is set from the seed, and classes are 0, 1, …
+        in the order of ``classes`` in ``evaluation.json``, of two the positive one last.
     cv : splitter, or iterable of index pairs, optional
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`
         and, where it takes them, `sites`. A repeat ends where a scan would be tested for the second

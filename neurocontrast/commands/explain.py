@@ -167,11 +167,10 @@ def _list_scans(
     evaluated: pd.DataFrame,
     source: Brains,
 ) -> Cohort:
-    """Return the scans of the table `participants`, as `source` reads them.
+    """Return the cohort of scans in the table `participants`, as `source` lists the table's rows.
 
-    Without that argument, look in the folders around the evaluation for the table whose scans were
-    evaluated. `evaluated` are the evaluated scans, and `source` is the reader of scans of the first
-    network.
+    `source` reads the scans of the first network of the run. If `participants` is None, the table
+    is searched in the folders around `evaluation`: one that holds all scans in `evaluated`.
     """
     if participants is None:
         return find_cohort(evaluation, evaluated, source, images_root)
@@ -179,7 +178,7 @@ def _list_scans(
 
 
 def _make_ready(sources: Sequence[Brains], cohorts: Sequence[Cohort], progress: Progress) -> None:
-    """Preprocess the scans to explain, for each network of the run, and keep them for reading.
+    """Preprocess the scans to explain, for each network of the run, into the cache of its source.
 
     `sources` has for each network the object that reads and preprocesses its scans, and `cohorts`
     the scans. Networks with the same source have their scans preprocessed once. Nothing is
@@ -190,7 +189,10 @@ def _make_ready(sources: Sequence[Brains], cohorts: Sequence[Cohort], progress: 
 
 
 def _read_evaluated(evaluation: Path) -> pd.DataFrame:
-    """Read the scans in ``predictions.tsv`` of an evaluation, each once, with their true labels."""
+    """Return the identifiers and true labels (``y_true``) in ``predictions.tsv`` of an evaluation.
+
+    The table has one row a scan, the first of several repeats. All cells are text.
+    """
     path = evaluation / "predictions.tsv"
     remedy = "Copy the evaluation again."
     evaluated = read_table(

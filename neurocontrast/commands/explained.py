@@ -49,9 +49,10 @@ _PEAKS_APART_MM = 20.0
 
 @dataclass(frozen=True)
 class Explained:
-    """Scores of the explained subjects, and the map or ranking that explains score differences.
+    """Scores of the explained subjects, and the brain map or the ranking of measures.
 
-    `explain_score` returns one.
+    A score is the output of the explained probe for a subject; map and ranking explain the
+    differences between scores. `explain_score` returns an `Explained`.
     """
 
     scores: list[float]
@@ -67,12 +68,13 @@ def explain_score(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Explained:
-    """Rank regional measures, or map the brain, by the share in score differences of subjects.
+    """Rank regional measures, or map the brain, by their share in a score's differences.
 
-    The score is the output of `probe` for a subject. A measure or place has a large share if
-    subjects with higher scores owe more of their score to the measure or place. `looks` has each
-    network of the run with its linear score and the scans to explain; of several networks the mean
-    score is explained.
+    The score is the output of `probe` for a subject, and the differences are between subjects. A
+    measure or place has a large share if subjects with higher scores owe more of their score to the
+    measure or place. Each of `looks` is a network of the run with the probe on its features
+    (`LinearScore`), and the scans or measures to explain. Of several networks the mean score is
+    explained.
 
     Return an `Explained`, whose function `save` writes the ranking of measures (``regions.tsv``) or
     the brain map (``saliency.nii.gz``) into a folder. A ranking is drawn on the cortex, too, by the
@@ -106,11 +108,11 @@ def _say_mean(probe: FittedProbe, method: ExplanationMethod) -> ExplanationMetho
 
 
 def settings_for_measures(settings: ExplanationSettings, n_subjects: int) -> ExplanationSettings:
-    """Return the settings that explain regional measures, by default of all `n_subjects` people.
+    """Return `settings` with the table's number of people as the default of the key `n_subjects`.
 
-    The parameter `n_subjects` is the number of people in the table. The setting of the same name
-    becomes this number, unless the user has set the setting. Settings that apply to scans alone,
-    such as the size of patches, are refused.
+    The explained run reads regional measures. A copy is returned, or `settings` themselves if the
+    user has set the key. Keys that apply to scans alone, such as the size of patches, are refused
+    if the user has set one.
     """
     of_scans = sorted(settings.model_fields_set & {"patch_mm", "fill", "smooth_mm"})
     if of_scans:
@@ -130,12 +132,13 @@ def _explain_measures(
     atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> Explained:
-    """Rank regional measures by their share in the score's differences between subjects.
+    """Rank regional measures by their share in the differences of a score between subjects.
 
-    `looks` has each network of the run with its linear score and the people to explain, and
-    `target` is the column that the score predicts. Intervals are from resamples of sites, or of
-    subjects. The result saves the ranking as ``regions.tsv``, with a picture of the cortex if
-    `atlas`, or FreeSurfer's folder, has the labels of the regions.
+    Each of `looks` is a network of the run with the probe on its features (`LinearScore`), whose
+    output is the score, and the people to explain; `target` is the predicted column. Each share has
+    a 95 % interval, from resamples of sites or of subjects. Return an `Explained`, whose function
+    `save` writes ``regions.tsv``, and a picture of the cortex if the labels of its regions are in
+    `atlas` or in FreeSurfer's folder.
     """
     cohort = looks[0].cohort
     members = list(map(_scored_measures, looks))
@@ -184,19 +187,21 @@ def _explain_measures(
 
 
 def _share_of_block(name: str, share: float) -> BlockShare:
-    """Return a record of one block of features: its share in score differences between subjects.
+    """Return a record of one group of features (block): its share in the differences of a score.
 
-    A block is a group of features, such as the principal components of the scans. The score is the
-    output of the explained linear probe for a subject.
+    Features of an encoder can have several groups, such as the principal components of the scans.
+    The score is the output of the explained linear probe for a subject; differences are between
+    subjects.
     """
     return BlockShare(name=name, share=share)
 
 
 def _scored_measures(look: Look) -> ScoredMeasures:
-    """Return regional measures of people as a network reads them, with the network and its probe.
+    """Return a network with its probe, and people's measures as the network reads them.
 
-    `look` has the network with its linear probe (`score`), the reader of measures (`source`) and
-    the people (`cohort`). No score is computed here.
+    `look` has the network with its probe (`score`), the object that reads measures (`source`) and
+    the people (`cohort`). The measures are standardised, one row a person. No score is computed
+    here.
     """
     assert isinstance(look.source, RegionalMeasures)
     values = look.source.images(look.cohort).values
@@ -208,11 +213,12 @@ def _explain_scans(
     settings: ExplanationSettings,
     progress: Progress,
 ) -> Explained:
-    """Map the places of the brain from which differences in the score between subjects come.
+    """Map the places of the brain from which differences of a score between subjects come.
 
-    `looks` has each network of the run with its linear score and the scans to explain. An encoder
-    whose features have several groups (blocks), such as principal components of the scans, has a
-    map of each block too.
+    Each of `looks` is a network of the run with the probe on its features (`LinearScore`), whose
+    output is the score, and the scans to explain. Return an `Explained`, whose function `save`
+    writes the map. If features have several groups (blocks), such as principal components of the
+    scans beside the network's features, a file ``saliency_BLOCK.nii.gz`` is written for each.
     """
     shape, grids = _grids_of(looks)
     grid, notes = _common_grid(grids, shape)
@@ -265,8 +271,8 @@ def _spacing_of(grid: Grid) -> float | list[float]:
 def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
     """Return the largest values of a brain map: place in mm, value, and region if in MNI space.
 
-    `share` is the map on the voxels of `grid`: the share of each place in the score's differences
-    between subjects. In MNI space only the brain is searched.
+    `share` has a value for each voxel of `grid`: the share of that place in the differences of the
+    explained probe's score between subjects. In MNI space only the brain is searched.
     """
     in_brain = share
     if grid.is_mni:
@@ -284,11 +290,12 @@ def _peaks_of(share: Map, grid: Grid) -> list[TopRegion]:
 
 
 def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
-    """Return the shape of preprocessed scans, common to all networks, and the grid of each scan.
+    """Return the shape of preprocessed scans, and the grid (affine and voxel size) of each scan.
 
-    `looks` has each network with its scans; several networks are the encoders (members) of one run.
-    If their preprocessed scans differ in shape or voxel size, no common map exists, and the run is
-    refused.
+    Each of `looks` is a network with its scans; several networks are the encoders (members) of one
+    run. The grids are a list in the order of the scans; scans that several networks read alike are
+    listed once. If the networks' preprocessed scans differ in shape or voxel size, no common map
+    exists, and the run is refused.
     """
     shapes = dict[tuple[int, ...], None]()
     grids = []
@@ -309,10 +316,10 @@ def _grids_of(looks: Sequence[Look]) -> tuple[tuple[int, ...], list[Grid]]:
 
 
 def _save_map(path: Path, share: Map, grid: Grid) -> None:
-    """Write a brain map as NIfTI with a new header, since headers of scans can name people.
+    """Write a brain map to `path` as NIfTI with a new header: headers of scans can name people.
 
-    `share` is the map on the voxels of `grid`: the share of each place in the score's differences
-    between subjects.
+    `share` has a value for each voxel of `grid`: the share of that place in the differences of the
+    explained probe's score between subjects.
     """
     image = nib.Nifti1Image(share, grid.affine)
     code = "mni" if grid.is_mni else "aligned"

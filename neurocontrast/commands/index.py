@@ -154,7 +154,11 @@ class _Files:
 
     @classmethod
     def of(cls, table: Path) -> Self:
-        """Return the paths named after `table`, the scans' table: measures, and two JSON files."""
+        """Return the paths of `table`, its table of measures, and the JSON files of both tables.
+
+        The table of scans and its record may be ``a.tsv`` and ``a_index.json``; the measures and
+        their description are then ``a_measures.tsv`` and ``a_measures.json``. No file is read.
+        """
         measures = measures_of_table(table)
         return cls(table, measures, measures.with_suffix(".json"), record_of_table(table))
 
@@ -305,7 +309,7 @@ def _measures_of(index: Index, target: Path) -> _Measured | None:
 
 
 def _leave_out(index: Index, names: Sequence[str]) -> None:
-    """Add `names`, people with measures and no scan, to `index.left_out` with that reason.
+    """Add `names`, people with measures and no scan, to `index.left_out` with that as the reason.
 
     People whom the index leaves out for another reason keep that reason.
     """

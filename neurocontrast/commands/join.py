@@ -66,7 +66,7 @@ def join(
     ----------
     embeddings : sequence of path
         Two tables or more that `embed` wrote; or two finished runs or more, as folders, or weights
-        by name. A run that has several encoders itself gives each of them to the joined run.
+        by name. All encoders of a run that has several are taken into the joined run.
     out : path
         Parquet file to write, with one row a scan; of runs the run directory to write.
     names : sequence of str, optional
@@ -81,8 +81,8 @@ def join(
     DataError
         Naming all scans that are not in every table, or whose metadata differ between tables.
     ConfigError
-        Where runs cannot be joined: of measures with those of scans, of natural images, one run
-        twice.
+        Where runs cannot be joined: runs of measures with runs of scans, any run of natural images,
+        or one run twice.
     CheckpointError
         Naming all runs that are unfinished, all that are damaged, and folders that are no runs.
     """
@@ -187,7 +187,7 @@ def _refuse_several(name: str, table: Embeddings) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _TableToJoin:
-    """Embeddings table to join, with the row of each scan of the first table to join.
+    """Embeddings table to join, with row numbers of the scans of the first table to join.
 
     `_align` makes one for each of the tables to join; the joined table has the scans in the order
     of the first of them.
@@ -202,12 +202,12 @@ class _TableToJoin:
 
     @property
     def metadata(self) -> pd.DataFrame:
-        """Metadata of the scans of this table, in the order of the first of the tables to join."""
+        """Metadata of the scans in this table, one row a scan, in the order of the first table."""
         return self.tidy.iloc[self.rows]
 
     @property
     def features(self) -> npt.NDArray[np.float32]:
-        """Features of the scans of this table, in the order of the first of the tables to join."""
+        """Features of the scans in this table, one row a scan, in the order of the first table."""
         return self.embeddings.features[self.rows]
 
 
@@ -326,9 +326,9 @@ def _shown(cell: str | None) -> str:
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> EmbeddingsInfo:
     """Return the description of the joined table, which is written as metadata of its file.
 
-    `read` has the tables to join by name, and `digests` the digest of each table's encoder. Keys on
-    which all tables agree are kept, people of pretraining are united, and the columns of each table
-    are described by `_describe_runs`.
+    `read` has the tables to join by name, and `digests` the digest of each table's encoder. Keys of
+    the tables' descriptions with equal values are kept. The digests of people on whom the encoders
+    were trained are put into one list, and `_describe_runs` describes each table's columns.
     """
     infos = list(map(attrgetter("info"), read.values()))
     contents = list(map(EmbeddingsInfo.content, infos))
@@ -357,9 +357,9 @@ def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None])
 def _describe_runs(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> Json:
     """Return the description of the joined table's run: shared keys, and the columns of each run.
 
-    `read` has the embeddings tables by name, each with the description of the run that made it.
-    Keys of those descriptions with equal values are kept. ``blocks`` has, by name of the table, the
-    columns of its features and the description of its run. `digests` is the name of a table →
+    `read` has the embeddings tables by name, each with the description of the run that made the
+    table. Keys of the descriptions with equal values are kept. ``blocks`` has, by name of a table,
+    the columns of its features and the description of its run. `digests` is the name of a table →
     digest of its encoder, or None.
     """
     runs = []

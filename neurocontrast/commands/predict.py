@@ -1,4 +1,4 @@
-"""Predict age, sex … of people by the probes of weights, or a target by an evaluation's probe."""
+"""Predict people by weights with probes of age, sex …, or a target by an evaluation's probe."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def predict(
     on_scan: Callable[[Json], None] | None = None,
     progress: Progress | bool | None = None,
 ) -> Predictions | PeoplePredictions:
-    """Predict age, sex … of people by the probes of weights, or a target by an evaluation's probe.
+    """Predict people by weights with probes of age, sex …, or a target by an evaluation's probe.
+
+    Weights are a folder with a trained encoder and, in subfolders, linear probes on its features.
 
     **By weights**, ``predict("measures", "freesurfer")``: measures or scans are read and embedded,
     and all probes of the weights are applied, in one pass. The table has one row a person:
@@ -58,9 +60,9 @@ def predict(
     ----------
     probe : str or path
         Name of weights (`neurocontrast.weights.names`), or of weights and one of their probes such
-        as ``measures/age``, or the path of a folder like that; or an evaluation directory, or its
-        folder ``probe``. A name of weights that a run, probe or evaluation in the current
-        folder has as well is refused as ambiguous.
+        as ``measures/age``, or the path of the folder of weights or of such a probe; or an
+        evaluation directory, or its folder ``probe``. A name of weights that a run, probe or
+        evaluation in the current folder has as well is refused as ambiguous.
     embeddings : path or DataFrame
         With weights of measures: tables of FreeSurfer, a folder of subjects, any table that
         `index` reads, or a DataFrame with identifiers and measures; with weights of scans: a scan
@@ -70,12 +72,12 @@ def predict(
         measures takes a table or a folder of these, or the table of people to whom the measures of
         ``data.measures`` belong.
     out : path, optional
-        Table to write, ending in ``.tsv``; with weights it may be left out, and the table is that
-        of the result. With an evaluation: identifiers, site, ``y_score`` (probability of the
-        positive class, or number; of several classes ``score_<class>``), ``y_pred``, ``trained_on``
-        (subjects that the probe was fitted on), ``mahalanobis``, ``mahalanobis_percentile`` and
-        ``outside``; of scans also ``warnings`` and ``error``. A ``.json`` file next to it says
-        where it came from.
+        Table to write, ending in ``.tsv``; with weights it may be left out, and the table is then
+        only in the returned object. With an evaluation: identifiers, site, ``y_score`` (probability
+        of the positive class, or number; of several classes ``score_<class>``), ``y_pred``,
+        ``trained_on`` (subjects that the probe was fitted on), ``mahalanobis``,
+        ``mahalanobis_percentile`` and ``outside``; of scans also ``warnings`` and ``error``. A
+        ``.json`` file next to the table says where the predictions came from.
     run : path, optional
         Run directory whose encoder embeds the scans.
     images_root : path, optional
@@ -95,7 +97,7 @@ def predict(
     overwrite : bool
         Whether an `out` that exists is replaced.
     on_scan : callable, optional
-        Called with each row of the table as a JSON object.
+        Called with each row of the table as a dict of JSON values, after all predictions.
     progress : Progress, bool or None
         Receives progress messages; True shows them on standard error, False nothing. With None,
         lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
@@ -126,13 +128,14 @@ def predict(
 def _weights_at(
     path: Path, embeddings: str | os.PathLike[str] | pd.DataFrame, run: object
 ) -> tuple[Path, list[Path]] | None:
-    """Return the folder of the weights at `path` with the folders of their probes; or None.
+    """Return the folder of the weights at `path` with a list of its probes' folders; or None.
 
     The path is a folder of weights (an encoder, and probes in subfolders), the folder of one of
-    these probes, or an evaluation. None means that the probe at the path is to be applied alone,
-    without the encoder of weights: always for an evaluation, and for one of the probes if
-    `embeddings` is a table of embeddings, or if a `run` embeds the scans. A folder of weights
-    together with a `run` raises ConfigError, since weights have an encoder of their own.
+    these probes, which is then listed alone, or an evaluation. None means that the probe at the
+    path is to be applied alone, without the encoder of weights: always for an evaluation, and for
+    one of the probes if `embeddings` is a table of embeddings, or if a `run` embeds the scans. A
+    folder of weights together with a `run` raises ConfigError, since weights have an encoder of
+    their own.
     """
     weights = probes_of(path)
     if weights is None:

@@ -1,4 +1,4 @@
-"""Predict age, sex … of people by weights, an encoder with all its probes, into one table."""
+"""Predict age, sex … of people by weights: a trained encoder with all its probes."""
 
 from __future__ import annotations
 
@@ -73,9 +73,10 @@ def predict_people(
 ) -> PeoplePredictions:
     """Predict people's age, sex … by the encoder and probes of weights; write and return the table.
 
-    `folder` is the folder of the weights, and `probes` are the folders of its probes, each of which
-    predicts one target. `request` has the people's measures or scans, and the table to write, if
-    any. `on_scan` is called with each row. See `neurocontrast.predict`.
+    Weights are a folder with a trained encoder and, in subfolders, linear probes on its features.
+    `folder` is that folder, and `probes` are the folders of its probes, each of which predicts one
+    target. `request` has the people's measures or scans, and the table to write, if any. After all
+    predictions, `on_scan` is called with each row of the table. See `neurocontrast.predict`.
     """
     _check(request, probes)
     weights = WeightsFolder.load(folder, probes)
@@ -110,7 +111,10 @@ def predict_people(
 
 
 def _features_of(predicted: Predicted) -> pd.DataFrame:
-    """Return the features of all people as columns ``feature_0000`` …, one row a person."""
+    """Return the encoder's features of all people as a table, one row a person.
+
+    Its columns are ``feature_0000``, ``feature_0001`` and so on.
+    """
     features = predicted.embedded.features
     columns = feature_names(features.shape[1])
     return pd.DataFrame(features, index=predicted.tidy.index, columns=columns)
@@ -119,9 +123,11 @@ def _features_of(predicted: Predicted) -> pd.DataFrame:
 def _read_labels(
     weights: WeightsFolder, tidy: pd.DataFrame, calibrate: AnyTable | None
 ) -> dict[str, Labels]:
-    """Return target → true labels, read from the table `calibrate`; empty without the table.
+    """Return target → table of true labels as text, read from `calibrate`; empty if that is None.
 
-    Identifiers and labels are checked for all people in `tidy` before the first scan is embedded.
+    `tidy` is the table of the people to predict. Before the first scan is embedded, labels are
+    refused that are no value of their target, and people who are not in `tidy` or who trained a
+    probe.
     """
     if calibrate is None:
         return {}
@@ -153,9 +159,10 @@ def _calibrate(
 ) -> tuple[list[Calibration], pd.Series]:
     """Shift the predictions at each site by a constant learned from the site's labelled people.
 
-    `labels` has the true labels by target. The scores in `predicted` are replaced, and `warnings`
-    are added to. Return the shifts of each target, and a mask of people whose labels were used:
-    their predictions are no test any more.
+    `labels` has a table of true labels for each target, and `tidy` the metadata of all people. The
+    scores in `predicted` are replaced, and `warnings` are added to. Return a `Calibration` (shifts
+    by site) for each target with labels, and one mask of the people of whom a label of any target
+    was used: their predictions are no test any more.
     """
     is_used = pd.Series(False, tidy.index)
     if not labels:
@@ -263,7 +270,10 @@ class _Columns:
     percentiles: Floats | None
 
     def _identifiers(self) -> pd.DataFrame:
-        """Return the predicted people's identifiers, with site and age where anybody has them."""
+        """Return a table of the predicted people's identifiers, with their site and age.
+
+        The column ``site`` or ``age`` is left out if all people lack it.
+        """
         tidy = self.predicted.tidy
         identifiers = ["participant_id", "session"]
         for column in ("site", AGE):
@@ -272,9 +282,10 @@ class _Columns:
         return tidy[identifiers].copy()
 
     def table(self, reasons: Reasons) -> pd.DataFrame:
-        """Return the table of predictions, one row a person.
+        """Return the table of predictions, one row a person, ready to write.
 
-        `reasons` say who is unlike the training people of the weights, and why.
+        `reasons` has for each person the texts on why the person is unlike the training people of
+        the weights; joined, they are the column ``why_outside``.
         """
         tidy = self.predicted.tidy
         table = self._identifiers()
@@ -310,10 +321,10 @@ def _describe(
     warnings: list[str],
     source: str,
 ) -> PeoplePredictionsRecord:
-    """Return the content of the JSON file beside the people's table of predictions.
+    """Return the content of the JSON file that is written beside the people's table of predictions.
 
-    `source` is the name of the input, `reasons` say who is unlike the training people and why, and
-    `calibrations` are the shifts of predictions at sites.
+    `source` is the name of the input, `reasons` counts why people are unlike the training people,
+    and `calibrations` has for each target the shifts of its predictions at sites.
     """
     probes = {}
     for probe in predicted.weights.probes:
@@ -347,10 +358,10 @@ def _describe(
 
 
 def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
-    """Return a record of one probe of weights: classes, size of the training, and expected error.
+    """Return a record of a probe: classes, numbers of training scans and people, error to expect.
 
-    The probe is in the folder of the weights. The record is written under ``probes`` to the JSON
-    file beside the table of predictions.
+    The probe is a linear model stored in the folder of the weights. Nothing is written here: the
+    caller puts the record under ``probes`` into the content of the JSON file.
     """
     fitted = probe.fitted
     return WeightsProbeRecord(
@@ -365,10 +376,10 @@ def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
 
 
 def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | None:
-    """Return the mean absolute error of predicted ages, in years; None if no true age is known.
+    """Return the mean absolute error of predicted ages, in years, after any calibration.
 
     People are left out on whom the weights were trained, or whose labels calibrated the
-    predictions.
+    predictions. None if no true age of the others is known, or if age is not predicted.
     """
     if AGE not in table or AGE not in predicted.scores:
         return None
@@ -383,9 +394,10 @@ def _error_of_age(predicted: Predicted, table: pd.DataFrame) -> ErrorOfAge | Non
 
 
 def _doubts(predicted: Predicted, table: pd.DataFrame) -> list[str]:
-    """Return warnings that predicted people are among the training people of the weights.
+    """Return a list of up to two warnings on whether predicted people trained the weights.
 
-    Another warning is for weights that do not record their training people.
+    One counts the rows of training people. The other says that the weights do not record their
+    training people.
     """
     doubts = []
     n_known = int(predicted.trained_on().sum())
@@ -415,8 +427,9 @@ def _summarise(
 
     A calibration shifts the predictions of one target at each site by a constant, learned from the
     site's labelled people; `calibrations` has one for each calibrated target. The error of age is
-    measured on people with a known age. For a target without calibration, the error to expect at a
-    new site is stated if the weights record one.
+    of people with a known age who neither trained the weights nor calibrated predictions. For a
+    target without calibration, the error to expect at a new site is stated if the weights record
+    one.
     """
     n_predicted = record.n.people - record.n.failed
     targets = " and ".join(record.probes)

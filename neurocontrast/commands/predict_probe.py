@@ -66,7 +66,10 @@ class _Applied:
 
 
 def _apply_to_embeddings(fitted: FittedProbe, request: Request) -> _Applied:
-    """Predict the scans of a table of embeddings, `request.people`, by the probe `fitted`."""
+    """Read the table of embeddings `request.people`, and predict its scans by the probe `fitted`.
+
+    Return an `_Applied` with the predictions before calibration; nothing is written.
+    """
     tidy, features, origin, doubts = _read_features(fitted, request.people, request.config)
     labels = read_labels(fitted, tidy, request.calibrate)
     people = people_of(fitted, tidy)
@@ -80,7 +83,7 @@ def _apply_to_scans(
 ) -> _Applied:
     """Embed the scans of `request.people` by the encoder of `run`, and predict them by the probe.
 
-    Scans that cannot be read have a row without predictions.
+    Return an `_Applied`, in whose table scans that cannot be read have a row without predictions.
     """
     from neurocontrast.runs.incoming import open_scans
 
@@ -103,11 +106,11 @@ def _apply_to_scans(
 
 
 def _check_request(request: Request) -> Path:
-    """Return the path of the table to write; refuse options that an evaluation's probe lacks.
+    """Return the path of the table to write; refuse options that an evaluation's probe cannot use.
 
-    Refused are a call without `out`; `features`, which apply to weights alone; `images_root`
-    without a `run` that embeds scans; and a table or JSON file that exists, unless overwriting is
-    allowed.
+    Refused are a call without `out`; `features`, which only weights with probes can write;
+    `images_root` without a `run` that embeds scans; and a table or JSON file that exists, unless
+    overwriting is allowed.
     """
     if request.out is None:
         raise ConfigError("out: missing. Name the table to write, for instance out='people.tsv'.")
@@ -149,7 +152,8 @@ def apply_probe(
 ) -> Predictions:
     """Apply the probe of an evaluation to embeddings, or to scans that a run embeds first.
 
-    Write the table of predictions and its JSON file; return the path of the table.
+    Write the table of predictions, and a JSON file on how they were made; return the path of the
+    table, as `Predictions`.
     """
     target = _check_request(request)
     fitted = load_probe(probe)
@@ -178,10 +182,11 @@ def _read_features(
     people: AnyEmbeddings,
     config: AnyConfig | None,
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], PredictionsOrigin, list[str]]:
-    """Read embeddings for a probe; return metadata, features, name of the file, and warnings.
+    """Read embeddings for a probe; return metadata, features, origin, and warnings.
 
-    The file is described by a `PredictionsOrigin`, with its digest. The warnings are sentences for
-    the user. Embeddings by another encoder than the probe was fitted on are refused.
+    The origin is a `PredictionsOrigin` with name and digest of the embeddings' file. The warnings
+    are sentences for the user. Embeddings are refused that another encoder made than the one on
+    whose features the probe was fitted.
     """
     if not isinstance(people, pd.DataFrame) and _is_of_scans(Path(people)):
         raise ConfigError(
@@ -223,8 +228,8 @@ def _describe(
 ) -> ProbePredictionsRecord:
     """Return the content of the JSON file beside the table of predictions in `applied`.
 
-    `outside` counts scans far from the training features, and `calibration` has the shifts of
-    predictions at sites; each is None if there is none.
+    The argument `outside` counts scans far from the training features, and the argument
+    `calibration` has the shifts of predictions at sites; each is None if there is none.
     """
     of_trained_subjects = None
     if fitted.trained_on:
@@ -254,11 +259,12 @@ def _describe(
 def _calibrated(
     fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats, file: str
 ) -> CalibrationRecord:
-    """Subtract each site's bias from the predictions in `table`; return the biases.
+    """Shift the predictions in `table` at each site; return the shift of each site as a record.
 
-    A bias is learned from the site's scans with a true label in `truths`, which the user's `file`
-    gives. The table is changed: ``y_score`` and ``y_pred`` are replaced, and the columns
-    ``y_score_zero_shot`` and ``calibrated_on`` are added.
+    `tidy` has the site of each scan, and `truths` the true label as a number, NaN if unknown, from
+    the user's `file`. A shift is learned from the labelled scans of a site. In `table`, ``y_score``
+    and ``y_pred`` are replaced, ``y_score_zero_shot`` gets the scores before the shift, and
+    ``calibrated_on`` marks all scans of the labelled people at sites that are shifted.
     """
     scores = table["y_score"].to_numpy(dtype=float)
     sites = tidy["site"]
@@ -341,7 +347,7 @@ def _sites_without_shift(table: pd.DataFrame, calibration: CalibrationRecord) ->
 def _doubts_of_people(fitted: FittedProbe, tidy: pd.DataFrame, people: Recognised) -> Iterator[str]:
     """Yield warnings that predicted people were in the training of the probe, or may have been.
 
-    People are recognised by identifiers and by the content of their scans.
+    `people` are those found there by their identifiers or by the content of their scans.
     """
     n_subjects = tidy["subject_id"].nunique()
     if people.subjects:
@@ -365,9 +371,11 @@ def _predictions(
     features: npt.NDArray[np.floating],
     people: Recognised,
 ) -> pd.DataFrame:
-    """Return a table with scores, decisions, and distances from the probe's training features.
+    """Return a table with scores, predicted classes, and distances from the training features.
 
-    The table has one row for each scan of `tidy`, whose features are a row of `features`.
+    `tidy` is the table of the scans' metadata, and `features` has the features of the same scans.
+    The returned table has one row for each. Distances are there if the probe stores the
+    distribution of its training features.
     """
     table = tidy[_IDENTIFIERS].copy()
     scores = fitted.predict(features)

@@ -39,12 +39,12 @@ class Predictions(Written):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The predictions, one row a scan."""
+        """The predictions as a table, read from the file: one row a scan."""
         return read_table(self.location, na_values=["", "n/a"])
 
     @property
     def record(self) -> ProbePredictionsRecord:
-        """Content of the JSON file beside the table."""
+        """Record of how the predictions were made, read from the JSON file beside their table."""
         path = self.location.with_suffix(".json")
         return ProbePredictionsRecord.of(read_json(path), path)
 
@@ -100,17 +100,18 @@ class PeoplePredictions(Written):
     def summary(self) -> str:
         """Return lines of text: numbers of predicted and outlying people, calibrated sites, errors.
 
-        The lines are the argument `lines` of the constructor. For a calibrated site, they tell the
-        constant by which predictions there were shifted.
+        The text was given to the constructor as `lines`. For a calibrated site, a line tells the
+        constant by which predictions there were shifted. Errors are those of predicted age,
+        measured or to expect.
         """
         return "\n".join(self._lines)
 
 
 def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
-    """Return a sentence on each site: shift of its predictions, and number of labelled people.
+    """Return a list with a sentence a site: shift of its predictions, number of labelled people.
 
-    A calibration shifts the predictions at a site by a constant, learned from labelled people
-    there. The list is empty if predictions were not calibrated.
+    A calibration shifts the predictions at a site by a constant, learned from people there with a
+    true label. The list is empty if predictions were not calibrated.
     """
     lines = list[str]()
     if record.calibration is None:
@@ -128,7 +129,10 @@ def describe_calibration(record: ProbePredictionsRecord) -> list[str]:
 
 
 def tell_rows(table: pd.DataFrame, on_scan: Callable[[Json], None] | None) -> None:
-    """Call `on_scan` with each row of `table` as a JSON object; None calls nothing."""
+    """Call the function `on_scan` with each row of `table`, as a dict from column to JSON value.
+
+    If `on_scan` is None, nothing is called.
+    """
     if on_scan is None:
         return
     for row in json.loads(table.to_json(orient="records", double_precision=15)):

@@ -174,7 +174,7 @@ def _report_problems(
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """Scans of a cohort that `prepare` could prepare, with the measures of each scan."""
+    """Scans of a cohort that `prepare` could prepare, with the image measures of each scan."""
 
     table: pd.DataFrame
     """Rows of the cohort's table that belong to the prepared scans."""
@@ -193,11 +193,11 @@ class _Prepared:
         options: PrepareOptions,
         outcomes: Sequence[ScanOutcome],
     ) -> Self:
-        """Return the scans of `cohort` that were prepared without a problem, as a `_Prepared`.
+        """Return a `_Prepared` of the scans of `cohort` that were prepared without a problem.
 
-        Two sequences have an entry for each row of the cohort's table: `stems`, the beginning of
-        the names of the scan's images, and `outcomes`, the measures of the prepared scan or its
-        problem.
+        The arguments `stems` and `outcomes` have an entry for each row of the cohort's table: the
+        beginning of the names of the scan's images, and the measures of the prepared scan, such as
+        the volume of the brain, or its problem.
         """
         rows = [row for row, outcome in enumerate(outcomes) if not outcome.problem]
         return cls(
@@ -209,9 +209,9 @@ class _Prepared:
         )
 
     def volumes(self, column: str) -> list[float | None]:
-        """Return the volumes in `column`, one of `VOLUMES`, in mL: one entry a prepared scan.
+        """Return a volume of each prepared scan in mL, such as that of grey matter, as a list.
 
-        An entry is None if that volume of the scan was not measured.
+        `column` is one of `VOLUMES`. An entry is None if that volume of the scan was not measured.
         """
         return [getattr(measures, column) for measures in self.measures]
 
@@ -237,7 +237,7 @@ def _prepare_all(
     """Prepare the scans that were not prepared before; return measures or problem of every scan.
 
     The outcomes are in the order of the cohort's table. Images are written to the folder ``images``
-    in `target`; `stems` begin their names.
+    in `target`; `stems` has the beginning of the names of each scan's images.
     """
     folder = target / "images"
     folder.mkdir(exist_ok=True)
@@ -260,7 +260,8 @@ def _refuse_outputs(
 ) -> None:
     """Refuse, before any work, results that would replace inputs or files of unknown origin.
 
-    `target` is the folder of the results, and `stems` begin the names of the images.
+    `target` is the folder of the results, and `stems` has the beginning of the names of each scan's
+    new images. The origin of files in `target` is unknown if there is no ``prepare.json``.
     """
     for name in (*TABLES, RECORD_NAME):
         if (target / name).exists() and (target / name).samefile(cohort.source):
@@ -288,7 +289,11 @@ def _refuse_outputs(
 def _find_shared_files(
     cohort: Cohort, stems: Sequence[str], n_imitations: int, problems: Problems
 ) -> None:
-    """Add to `problems` scans whose results would be one file, also on disks that ignore case."""
+    """Add to `problems` the scans whose prepared images would be written to the same file.
+
+    `stems` has the beginning of each scan's file names. Names that differ only in case are the
+    same, since some disks ignore case.
+    """
     names = cohort.names()
     rows_of_file: dict[str, list[int]] = defaultdict(list)
     for row, stem in enumerate(stems):
@@ -352,8 +357,9 @@ def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: i
 def _write_results(target: Path, prepared: _Prepared, progress: Progress) -> None:
     """Write ``quality.tsv``, ``imitations.tsv`` if asked for and, last, ``participants.tsv``.
 
-    All are written to the folder `target`. ``imitations.tsv`` lists the prepared scans together
-    with their imitations: images of the same brains as other scanners would have shown them.
+    The files are written to the folder `target`. ``imitations.tsv`` lists the prepared scans
+    together with their imitations: images of the same brains as other scanners would have shown
+    them.
     """
     measures = pd.DataFrame(list(map(ScanMeasures.content, prepared.measures)))
     keys = prepared.table[["participant_id", "session"]].reset_index(drop=True)
@@ -410,11 +416,12 @@ def _prepare(
     folder: str,
     options: PrepareOptions,
 ) -> tuple[int, ScanOutcome]:
-    """Prepare one scan in a worker process; return `row`, and the scan's measures or a problem.
+    """Prepare one scan in a worker process; return `row`, and the scan's outcome (`ScanOutcome`).
 
-    `row` is the number of the scan in the cohort's table. The images are written to `folder`, with
-    names that begin with `stem`; the measures are such as the volume of the brain. Libraries for
-    images are imported here, so that the main process does not load them.
+    The outcome has measures, such as the volume of the brain, or the text of a problem. `row` is
+    the number of the scan in the cohort's table. The images are written to `folder`, with names
+    that begin with `stem`. Libraries for images are imported here, so that the main process does
+    not load them.
     """
     from neurocontrast.prepare.scan import prepare_scan
 

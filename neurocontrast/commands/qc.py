@@ -40,16 +40,19 @@ from neurocontrast.reporting.scan_quality import N_SHOWN, RATINGS, render_qualit
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Table and page that `qc` wrote and returns, of scans or of people with regional measures."""
+    """Result of `qc`: table of scans or of people with regional measures, and path of the page.
+
+    Both are written to a folder, as ``qc.tsv`` and ``qc.html``.
+    """
 
     table: pd.DataFrame
-    """One row per scan, the worst first, as in ``qc.tsv``."""
+    """One row per scan or, for regional measures, per person, the worst first, as in ``qc.tsv``."""
     page: Path
     """The path of ``qc.html``."""
     n_unreadable: int = 0
-    """Number of scans that cannot be read, which are the first rows."""
+    """Number of scans that cannot be read, which are the first rows of `table`."""
     rated: Path | None = None
-    """The table of scans with the column ``qc_rating``, where ratings were given."""
+    """Path of the table of scans with the column ``qc_rating``; None if no ratings were given."""
     recipe: tuple[str, ...] = ("small",)
     """Recipe for a first run on this table, as the command line takes it after ``--config``."""
     kind: Literal["volumes", "measures"] = "volumes"
@@ -198,7 +201,8 @@ def _table_of_scans(
 ) -> pd.DataFrame:
     """Return the table of ``qc.tsv`` before flags, one row a scan: identifiers, measures, ratings.
 
-    `imported` are measures of other programs. Without `rated`, ratings are taken from the cohort.
+    `measured` has the files with each scan's quality measures, and `imported` measures of other
+    programs. Ratings are those in `rated`; if that is None, those of the cohort's own table.
     """
     table = cohort.table[["participant_id", "session"]].copy()
     subjects = cohort.table["subject_id"].astype(str)
@@ -270,7 +274,7 @@ def _render(scans: _FlaggedScans, cohort: Cohort) -> str:
 
 
 def _write_record(path: Path, table: pd.DataFrame, *, n_unreadable: int) -> None:
-    """Write ``qc.json``: numbers of flagged scans, and the bounds by which they were flagged."""
+    """Write ``qc.json`` to `path`: how many scans are flagged, and by which bounds."""
     record = ScanQualityRecord(
         n=len(table),
         n_flagged=int((table["n_flags"] > 0).sum()),
@@ -284,7 +288,7 @@ def _write_record(path: Path, table: pd.DataFrame, *, n_unreadable: int) -> None
 
 
 def _record_of(rule: Rule) -> RuleRecord:
-    """Describe for ``qc.json`` the rule that flags scans by a measure: its finite bounds."""
+    """Return the finite bounds of `rule`, outside of which a scan is flagged, as in ``qc.json``."""
     bounds = {}
     if np.isfinite(rule.low):
         bounds["low"] = rule.low
@@ -327,10 +331,10 @@ def _refuse_other_images(cohort: Cohort) -> None:
 
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
-    """Return the rating of each scan of the cohort from the table `ratings`; n/a if unrated.
+    """Return the rating of each scan in the table `ratings`, as a list in the order of the cohort.
 
-    Ratings of unknown scans, and second ratings, are refused. Codes are decoded by ``Levels`` of
-    the JSON file beside the table.
+    A scan without a rating has the text ``n/a``. Ratings of unknown scans, and second ratings, are
+    refused. Codes are decoded by ``Levels`` of the JSON file beside `ratings`.
     """
     rated_people = read_people(Path(ratings), ("participant_id", "session", "qc_rating"))
     sheet = rated_people.cells

@@ -55,9 +55,10 @@ class ComparedMeasures:
 def compare_measures(
     participants: Path, target: Path, run: str | os.PathLike[str] | None, progress: Progress
 ) -> ComparedMeasures:
-    """Compare people with their site, or with a run's training people; write ``qc.html``.
+    """Compare people's regional measures with others of the site, or with a run's training people.
 
-    The page and its tables are written to the folder `target`.
+    ``qc.html`` and its tables are written to the folder `target`. Return the table of people and
+    the path of the page, as `ComparedMeasures`.
     """
     contract = None
     if run is not None:
@@ -105,7 +106,7 @@ def compare_measures(
 
 
 def contract_of(run: Path) -> MeasuresContract:
-    """Return how a run standardises regional measures, by the first encoder if there are several.
+    """Return a run's standardisation of regional measures, as recorded for its first encoder.
 
     A run that was not trained on regional measures is refused.
     """
@@ -125,8 +126,8 @@ def contract_of(run: Path) -> MeasuresContract:
 def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None) -> Deviations:
     """Return each person's deviations from a run's training people, or from people of the site.
 
-    `contract` is the run's standardisation of measures, or None. With a run, measures of another
-    atlas are refused.
+    `inspected` has the people's regional measures. `contract` is the run's standardisation of
+    measures, or None. With a run, measures of another atlas are refused.
     """
     if contract is None:
         return deviations_among(inspected)
@@ -137,7 +138,7 @@ def _deviations(inspected: InspectedMeasures, contract: MeasuresContract | None)
 
 
 def _write_record(target: Path, quality: MeasureQuality, problems: list[str]) -> None:
-    """Write ``qc.json``: numbers of flagged people, and the bounds by which they were flagged."""
+    """Write ``qc.json`` to `target`: how many people are flagged, and by which bounds."""
     record = MeasureQualityRecord(
         kind="measures",
         n=len(quality.people),

@@ -27,9 +27,9 @@ _RECIPE = 1
 
 
 def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
-    """Return a scan's thumbnail as JPEG from `file`, which `measure_scans` wrote.
+    """Return the bytes of a scan's JPEG thumbnail, stored in `file`, which `measure_scans` wrote.
 
-    Without a file, for a scan that cannot be read, a black picture of `shape` is returned.
+    If `file` is None, for a scan that cannot be read, a black picture of `shape` is returned.
     """
     if file is not None:
         return read_arrays(file)["thumbnail"].tobytes()
@@ -40,7 +40,7 @@ def read_thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
 
 @dataclass(frozen=True)
 class MeasuredScans:
-    """Files that hold quality measures of a table's scans: row number of each scan → its file."""
+    """Paths of files with quality measures: row number of each scan in the table → its file."""
 
     files: dict[int, Path]
     unreadable: dict[int, str]
@@ -52,7 +52,8 @@ def measure_scans(
 ) -> MeasuredScans:
     """Measure the scans of a table that were not measured before, each into a file of `folder`.
 
-    Return the files of all scans that can be read, and the reasons for the others.
+    Return the paths of the files of all scans that can be read, and the reasons why others cannot,
+    by number of the row in the table.
     """
     sources = list(
         zip(
@@ -133,8 +134,9 @@ def compare_at_sites(
 ) -> pd.DataFrame:
     """Return the measures of each scan, and the scan's likeness to other people of the site.
 
-    The table has one row for each scan of `sites` and `subjects`; measures are read from `files`.
-    Sites of fewer than `N_SITE` people are too small for a comparison, and have no likeness.
+    `sites` and `subjects` have an entry for each scan, as has the returned table; measures are read
+    from `files`, row number → path. Sites of fewer than `N_SITE` people are too small for a
+    comparison, and have no likeness.
     """
     measures = {
         row: json.loads(str(read_arrays(file)["measures"])) for row, file in sorted(files.items())

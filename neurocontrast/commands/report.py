@@ -39,15 +39,15 @@ _N_ROWS = 20
 
 
 class ComparisonResult(WrittenFigures):
-    """Folder that `compare` wrote; property `table` has the differences between models.
+    """Folder that `compare` wrote; property `table` has the differences between evaluations.
 
-    The table has, for each metric, the difference of each model from the reference, the first
-    model.
+    The table has, for each metric, the difference of each evaluation's model from that of the
+    first, which is the reference.
     """
 
     @property
     def table(self) -> pd.DataFrame:
-        """Differences of each model from the first, by metric, with interval and p-values."""
+        """Differences of each evaluation from the first, by metric, with interval and p-values."""
         return read_table(self.location / "differences.tsv", na_values=["", "n/a"])
 
     @property
@@ -56,7 +56,7 @@ class ComparisonResult(WrittenFigures):
         return read_comparison(self.location)
 
     def summary(self) -> str:
-        """Return lines of text: the models' differences from the reference, with intervals."""
+        """Return lines of text: the evaluations' differences from the first, with intervals."""
         record = self.record
         table = self.table
         title = f"difference [{level_text(record.confidence_level)} interval]"

@@ -136,8 +136,8 @@ def damage_of_weights(folder: Path) -> str:
 class _Answer:
     """Features recorded for a test sample (known answer), of a run or of one of its encoders.
 
-    The file ``answer.json`` in `folder` has the features and, if there are probes, their
-    predictions.
+    The file ``answer.json`` in `folder` has these features and, if the folder has probes, what the
+    probes predict from them.
     """
 
     folder: Path
@@ -166,11 +166,12 @@ def _read_answers(run: Path, networks: Sequence[RunNetwork]) -> list[_Answer]:
 
 
 def _known_sample(answer: _Answer, source: Brains, columns: Sequence[str]) -> object:
-    """Return the test sample of ``answer.json`` in the form that the reader of one network takes.
+    """Return the test sample of ``answer.json`` in the form that the reader `source` takes.
 
-    `answer` holds that file, which records the features of the sample, and `source` is the reader.
-    The sample is a list of one scan, or a table of regional measures; if the file names none, an
-    artificial scan (phantom), or an invented person's measures.
+    `answer` holds that file, which records the features of the sample, and `source` reads samples
+    for one network. The sample is a list of one scan, or a table of regional measures. If the file
+    names no files of the sample, the scan is artificial (a phantom), and the measures are of an
+    invented person.
     """
     names = answer.content.sample
     if names is None:
@@ -266,9 +267,10 @@ def _doubts_of(
 ) -> tuple[list[str], list[str]]:
     """Compare the user's scan or measures, `files`, with the training scans of the weights.
 
-    Return two lists of sentences: in which image measures the scan is like the training scans, and
-    in which it is unlike them. `source` prepares the scan. `learned_from` has, for each channel,
-    the range of each image measure over the training scans.
+    Return two lists of sentences: how the scan or measures are like the training scans, and how
+    they are unlike. `source` prepares the scan. `learned_from` has, for each channel of a scan,
+    ranges of volume and brightness over the training scans; regional measures are compared with the
+    means in `source`.
     """
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))

@@ -72,7 +72,7 @@ def import_weights(
     config: AnyConfig | None = None,
     progress: Progress | bool | None = None,
 ) -> Path:
-    """Write the weights of another program as a folder that `embed` and `pretrain` take as a run.
+    """Write weights of another program as a folder that commands take as a run; return its path.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def import_weights(
         Folder to write: ``encoder.safetensors``, ``encoder.json`` and, where the network has a
         projection head, ``head.safetensors``.
     config : Config, mapping or path of a YAML file, optional
-        Section `data`, for how the scans of the training were prepared, where the preparation is
-        not the usual one of the architecture.
+        Its section `data` states how the training scans were prepared, where that differs from
+        the usual preparation for the architecture.
     progress : Progress, bool or None
         Receives progress messages; True shows them on standard error, False nothing. With None,
         lines appear in a terminal or notebook alone, and warnings (`NeurocontrastWarning`) always.
@@ -143,8 +143,9 @@ def _preparation_of(
 ) -> DataSettings:
     """Return the settings by which scans are prepared for weights of another program.
 
-    Settings of the user take precedence over settings that the other program is known to use. If
-    both are absent, a warning says that the defaults are used.
+    Key by key, a setting of the user takes precedence over one that the other program is known to
+    use, and that over the default of neurocontrast. If neither has any, a warning says that all are
+    defaults.
     """
     data = as_config({} if config is None else config).data
     if not isinstance(data, DataSettings):
@@ -264,7 +265,7 @@ def _export_members(run: Path, target: Path, *, overwrite: bool, progress: Progr
 
 
 def _warn_of_colours(encoder: Encoder, run: str | os.PathLike[str], progress: Progress) -> None:
-    """Warn that an encoder of photographs standardises colours, which no exported file holds."""
+    """Warn that an encoder of photographs standardises colours: a step that exported files lack."""
     if encoder.n_dims == 2:
         progress.warning(
             f"{run}: its encoder standardises colours itself, which is not in this file: mean "

@@ -25,7 +25,7 @@ class Written(os.PathLike[str]):
         return str(self.location)
 
     def __format__(self, how: str) -> str:
-        """Return the path, from which f-strings build names of files."""
+        """Return the path of the written file or folder as text, for names built in f-strings."""
         return format(str(self.location), how)
 
     def __truediv__(self, name: str | os.PathLike[str]) -> Path:
@@ -38,7 +38,7 @@ class Written(os.PathLike[str]):
         return hash(self.location)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the path, such as ``name`` or ``exists``."""
+        """Return the attribute `name` of `location`, the `Path` of the written file or folder."""
         if name.startswith("_") or name == "location":
             raise AttributeError(name)
         return getattr(self.location, name)
@@ -50,7 +50,10 @@ class Written(os.PathLike[str]):
         return f"{type(self).__name__}('{self.location}')\n{self.summary()}"
 
     def summary(self) -> str:
-        """Describe the written file or folder in a few lines; by default, return the name."""
+        """Describe the written file or folder in a few lines, for a notebook or Python's prompt.
+
+        Here, its name is returned; subclasses tell more.
+        """
         return self.location.name
 
 

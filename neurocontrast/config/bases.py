@@ -11,13 +11,19 @@ from neurocontrast.exceptions import ConfigError, suggestion
 
 
 def read_config(path: Path) -> Json:
-    """Read a configuration file; absent keys are the keys of the base that ``extends`` names."""
+    """Read a configuration file, and merge in the configuration that its ``extends`` names (base).
+
+    Return a mapping of sections, not checked. Keys that the file lacks have the values of the base.
+    """
     content = read_yaml(path)
     return with_base(content, source=str(path), folder=path.parent, above=[path.resolve()])
 
 
 def with_base(content: Json, *, source: str, folder: Path, above: list[Path]) -> Json:
-    """Merge the sections of a configuration into the sections of its base, named by ``extends``.
+    """Return the sections of a configuration's base with the configuration's own keys put in.
+
+    The base is the configuration that ``extends`` names; its section ``objective`` is replaced
+    whole. Without ``extends``, `content` is returned.
 
     Parameters
     ----------
@@ -28,7 +34,8 @@ def with_base(content: Json, *, source: str, folder: Path, above: list[Path]) ->
     folder : Path
         Folder in which a base that is a file is looked for.
     above : list of Path
-        Files that led to this configuration, none of which may be the base.
+        The configuration's file, and files that extend the configuration directly or in turn; none
+        of them may be its base.
     """
     if EXTENDS not in content:
         return content
@@ -59,7 +66,7 @@ def bases_of(config: str | os.PathLike[str]) -> list[Path]:
 
 
 def _base_of(name: object, *, source: str, folder: Path, above: list[Path]) -> Path:
-    """Return the file of the recipe or configuration that ``extends`` names.
+    """Return the path of the recipe or configuration file that ``extends`` names.
 
     `name` is the value of ``extends`` in the configuration `source`. A file in `above`, which lists
     the files that led to the base, is refused: files would extend each other.
@@ -77,9 +84,11 @@ def _base_of(name: object, *, source: str, folder: Path, above: list[Path]) -> P
 
 
 def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
-    """Return the file that a base is named by: a YAML file in `folder`, or a recipe by its name.
+    """Return the path of the configuration `name` that another one extends (its base).
 
-    A name that is neither is refused in a message about `source`, the extending configuration.
+    A name that ends with ``.yaml`` or ``.yml`` is a path that starts from `folder`; any other is
+    the name of a recipe. A name for which there is no file is refused in a message about `source`,
+    the extending configuration.
     """
     if Path(name).suffix in (".yaml", ".yml"):
         path = folder / name
@@ -98,8 +107,8 @@ def _file_of_base(name: str, *, source: str, folder: Path) -> Path:
 def write_out(recipe: Path) -> str:
     """Return the text of a recipe with every key and comment, the keys of its base included.
 
-    A recipe is a YAML file of a configuration that comes with the package; its base is the one that
-    the key ``extends`` names.
+    A recipe is a YAML file of a configuration that comes with the package; its base is the recipe
+    that the key ``extends`` names.
     """
     lines = recipe.read_text(encoding="utf-8")
     if EXTENDS not in read_yaml(recipe):

@@ -1,4 +1,4 @@
-"""Extend a configuration by the keys of another, as parsed sections or as YAML text."""
+"""Merge a configuration with the one that ``extends`` names: as sections, or as YAML text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = re.compile(r"  (\w+):")
 
 
 def extend(base: Mapping[str, object], differences: Mapping[str, object]) -> Json:
-    """Return sections with keys added or replaced; the section `objective` is replaced whole.
+    """Return the sections `base` with keys of `differences`; `objective` is replaced whole.
 
     Parameters
     ----------

@@ -331,12 +331,12 @@ class Config(Settings):
 
     @property
     def encoders(self) -> tuple[EncoderSettings, ...]:
-        """Encoders of the configuration: one, or with `encoder_2` two."""
+        """Settings of the encoders: `encoder` and, if set, `encoder_2`."""
         return (self.encoder,) if self.encoder_2 is None else (self.encoder, self.encoder_2)
 
     @property
     def second(self) -> tuple[MeasureTableSettings, MeasureAugmentSettings] | None:
-        """Settings of the second encoder: of its tables of measures, and of the views of measures.
+        """Settings of the second encoder, as a pair: tables of measures, and views of measures.
 
         Absent sections ``data_2`` and ``augment_2`` have their defaults. None for a configuration
         with one encoder.

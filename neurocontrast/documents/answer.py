@@ -1,4 +1,4 @@
-"""``answer.json``: features that weights must give for a sample, to check an installation."""
+"""``answer.json``: features that weights must give for a test sample, to check an installation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ Ranges = dict[str, dict[str, list[float]]]
 
 
 class KnownAnswer(Document):
-    """Content of ``answer.json``: features and predictions that weights must give for a sample."""
+    """Content of ``answer.json`` in a folder of weights: right results for a test sample.
+
+    The results are features, and predictions of the probes in the folder. The sample is one scan,
+    or a table of regional measures.
+    """
 
     sample: list[str] | None = None
     """Files of the sample, relative to the folder of ``answer.json``; None for the built-in

@@ -6,13 +6,13 @@ from neurocontrast.documents.document import Document
 
 
 class OutputFormat(Document):
-    """Format of an output tensor of the network, such as the number of channels."""
+    """Number of channels of one output tensor of a bundle's network."""
 
     num_channels: int
 
 
 class NetworkOutputs(Document):
-    """Section ``outputs`` of a MONAI bundle's metadata: name of an output tensor → format."""
+    """Section ``outputs`` of a MONAI bundle's metadata: format of the network's output tensor."""
 
     pred: OutputFormat
 

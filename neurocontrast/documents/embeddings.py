@@ -278,10 +278,10 @@ def _people_in(attrs: Mapping[Any, object], n_features: int, place: str) -> Embe
 
 
 def _features_of(columns: Iterable[str]) -> list[str]:
-    """Return names of the feature columns among `columns`, sorted by number.
+    """Return names of the feature columns among `columns`, sorted by their number.
 
-    The columns are named ``feature_NUMBER``; if the end of a name is no number, the order is that
-    of the table.
+    The columns are named ``feature_NUMBER``. If any such name ends in something else than a number,
+    all are returned in the order of `columns`.
     """
     numbers = {}
     for name in columns:
@@ -386,8 +386,8 @@ def _read_groups(
 def _info(path: Path, schema: Mapping[bytes, bytes], n_features: int) -> EmbeddingsInfo:
     """Return the description of the run that made the features, from a Parquet file's metadata.
 
-    `schema` is the metadata. From a table that pandas wrote again, only the people of pretraining
-    are returned. A `DataError` names every wrong key.
+    `schema` is that metadata. If pandas wrote the file again, the description has only the digests
+    of the people of pretraining. A `DataError` names every wrong key.
     """
     section = f"{path}: its description"
     remedy = "Embed the scans again; of joined tables, join them again."

@@ -70,7 +70,7 @@ class Samples(Document):
 
     @property
     def recorded_channels(self) -> list[str]:
-        """The channels if the file states them; empty for early runs, which read column ``t1``."""
+        """Channels that ``encoder.json`` states; empty for early runs, which read T1 scans."""
         if self._content.get("channels") is None:
             return []
         return self.channels
@@ -96,7 +96,7 @@ def _as_recipe(encoder: object) -> object:
 
 
 class WeightsDigest(Document):
-    """SHA-256 of a run's weights, and name of the weights' file; no name for several encoders."""
+    """SHA-256 of a run's weights, and name of their file; no file name for several encoders."""
 
     sha256: str | None = None
     file: str | None = None
@@ -134,9 +134,10 @@ class ObjectiveRecord(Document):
     def _pass_over_keys_of_a_users_loss(
         cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> object:
-        """Replace a wrong value by the default if the loss is a user's class, ``module:Class``.
+        """Replace a value of a wrong type by the key's default, if the loss is a user's own class.
 
-        A user's loss may have a setting of the same name with another meaning.
+        A user's loss, given as ``module:Class``, may have a setting of the same name as a key of
+        this record, with another meaning.
         """
         try:
             return check(value)
@@ -160,9 +161,9 @@ class ObjectiveRecord(Document):
 
 
 class BesideRecord(Document):
-    """Section ``beside`` of ``encoder.json``: principal components of the encoder's samples.
+    """Section ``beside`` of ``encoder.json``: principal components appended to network features.
 
-    They are appended to the features of the network.
+    The components are of the training samples; each encoded sample gets its scores on them.
     """
 
     name: str
@@ -255,16 +256,16 @@ class MemberDescription(Document):
     beside: BesideRecord | None = None
     run: str | None = None
     kind: int | None = None
-    """Number shared by encoders of joined runs that have one recipe (a kind)."""
+    """Number of the encoder's group (kind) in a joined run; a group shares one recipe."""
     left_out: list[str] | None = None
     """Sites that the encoder was trained without; None if all encoders learned from everybody."""
 
 
 class MemberKind(EncoderDescription):
-    """Settings shared by encoders of joined runs that differ only in seed and training people.
+    """Settings shared by a group of encoders in a run that `join` made of several runs.
 
-    `n_members` is the number of these encoders, and `runs` names the joined runs that they come
-    from.
+    The encoders of a group (a kind) differ only in seed and training people. `n_members` is their
+    number, and `runs` names the joined runs that they come from.
     """
 
     runs: list[str] = Field(default_factory=list)
@@ -283,12 +284,13 @@ class BlockDescription(Document):
 
 
 class RunDescription(EncoderDescription):
-    """Description of a run: its encoder as in ``encoder.json``, or all of its encoders.
+    """Description of a run: its one encoder as in ``encoder.json``, or all of its encoders.
 
-    For several encoders, the keys hold values that all encoders share. `members` describes each
-    encoder of one run. If `join` made the table of several embeddings tables, `blocks` has an entry
-    for each of them, on the columns that come from that table. `kinds` describes groups of encoders
-    that differ only in seed and training people, if `join` made the run of several runs.
+    Of several encoders, only values that are equal for all are kept under the keys of
+    ``encoder.json``, and `members` describes each encoder. For a run that `join` made of several
+    runs, `kinds` describes groups of encoders that differ only in seed and training people. For a
+    joined embeddings table, `blocks` describes the columns that come from each of the joined
+    tables.
     """
 
     name: str | None = None
@@ -301,10 +303,10 @@ class RunDescription(EncoderDescription):
 
     @property
     def component_counts(self) -> list[int]:
-        """Numbers of principal components appended to the network's features, without repeats.
+        """Numbers of principal components appended to the network features of the run's encoders.
 
-        The numbers of several encoders are in the encoders' order; empty for a run without
-        components.
+        Encoders with equal numbers are listed once, in the order of the encoders; empty for a run
+        without components.
         """
         besides = [member.beside for member in self.members]
         if not self.members:

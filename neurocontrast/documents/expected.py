@@ -17,17 +17,21 @@ _REMEDY = "Install the weights again."
 
 
 class ErrorOfShots(Document):
-    """Error of a probe at new sites, once labelled people there have shifted its predictions."""
+    """Error of a probe at new sites, after calibration on one number of labelled people a site.
+
+    Calibration adds a constant to the predictions at a site, learned from the site's labelled
+    people.
+    """
 
     n_people: Annotated[int, Field(ge=0)]
-    """Number of labelled people of a site; 0 for predictions without a shift."""
+    """Number of labelled people of a site; 0 for predictions without calibration."""
     error: FiniteFloat
-    """Mean error over sites after the shift, in the unit of `ExpectedErrors.metric`."""
+    """Mean error over sites after calibration, in the unit of `ExpectedErrors.metric`."""
     low: FiniteFloat
     high: FiniteFloat
-    """Error after the shift at the 90th percentile of the sites; `low` is at the 10th."""
+    """Error after calibration at the 90th percentile of the sites; `low` is at the 10th."""
     unlabelled: FiniteFloat
-    """Mean error at the same sites without a shift."""
+    """Mean error at the same sites without calibration."""
     n_sites: Annotated[int, Field(ge=1)]
     """Number of sites with enough people to measure the error."""
 
@@ -39,7 +43,7 @@ def _with_an_error(errors: list[ErrorOfShots]) -> list[ErrorOfShots]:
 
 
 class ExpectedErrors(Document):
-    """Content of ``expected.json``: errors measured at sites that were not trained on."""
+    """Content of ``expected.json``: a probe's errors at sites that were not trained on."""
 
     format: Literal[1]
     target: str
@@ -50,9 +54,10 @@ class ExpectedErrors(Document):
     by_n_people: Annotated[list[ErrorOfShots], AfterValidator(_with_an_error)]
 
     def of_people(self, n_people: int) -> ErrorOfShots | None:
-        """Return the error measured with `n_people` labelled people, or the next smaller number.
+        """Return the error of the probe at new sites after calibration on up to `n_people` people.
 
-        None if the error was only measured with more people.
+        The record is the one measured with `n_people` labelled people a site or, if there is none,
+        with the next smaller number. None if the error was only measured with more people.
         """
         reached = None
         for shots in self.by_n_people:
@@ -63,9 +68,10 @@ class ExpectedErrors(Document):
         return reached
 
     def sentence(self, n_people: int) -> str:
-        """Return a sentence on the probe's error to expect at a new site; "" if unknown.
+        """Return a sentence on the probe's error to expect at a site without training people.
 
-        `n_people` is the number of labelled people at the site.
+        `n_people` is the number of labelled people at the site, on whom predictions are calibrated.
+        "" if the error was only measured with more people.
         """
         shots = self.of_people(n_people)
         if shots is None:
@@ -84,10 +90,10 @@ class ExpectedErrors(Document):
 
 
 def read_expected(probe: Path) -> ExpectedErrors | None:
-    """Read the errors to expect of a probe at a new site, ``expected.json``; None if absent.
+    """Read ``expected.json``, the errors to expect of a probe at a new site; None if absent.
 
-    `probe` is the folder of the probe. The errors are given by the number of labelled people at the
-    site.
+    `probe` is the folder of the probe. The `ExpectedErrors` has an error for each of several
+    numbers of labelled people at the site.
     """
     path = probe / FILE
     if not path.is_file():

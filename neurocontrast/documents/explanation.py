@@ -11,14 +11,16 @@ EXPLANATION_FILE = "explain.json"
 
 
 class TopRegion(Document):
-    """Peak of a brain map, or a ranked measure, with its share in the score's differences.
+    """Peak of a brain map (MNI coordinates, region), or a ranked regional measure, and its share.
 
-    The score is the output of the explained probe for a subject, and differences are between
-    subjects.
+    The share is in the differences between subjects of the score, which is the output of the
+    explained probe for a subject.
     """
 
     region: str | None = None
-    """Nearest brain region; None if scans are not in MNI152, or no region is near."""
+    """Ranked regional measure, or brain region nearest to a peak of a map; None for a peak if scans
+    are not in MNI152, or no region is near.
+    """
     value: float | None = None
     """Share of the place, or of the measure, in the differences of the score between subjects."""
     x: float | None = None

@@ -48,10 +48,11 @@ class Confounds(Part):
 
 
 class SiteOutside(ResultSection):
-    """Numbers of a site's scans and outlying scans, and the scans' median distance percentile.
+    """How many scans a site has, how many are outlying, and their median distance percentile.
 
-    The distance of a scan is from the mean of the nearest training site, and its percentile is
-    among the distances of training scans.
+    `n` and `median_percentile` are of all tested scans of the site. The distance of a scan is from
+    the mean of the nearest training site, and its percentile is among the distances of training
+    scans. An outlying scan is beyond `Outlyingness.threshold_percentile`.
     """
 
     site: str | None
@@ -61,7 +62,7 @@ class SiteOutside(ResultSection):
 
 
 class Outlyingness(Part):
-    """Numbers of scans outside the distribution of the training scans, in all and by site."""
+    """Numbers of tested scans far from the scans that a probe learned from, in all and by site."""
 
     key = "outlyingness"
 
@@ -81,7 +82,10 @@ class SkippedSite(ResultSection):
 
 
 class SitePredictability(ResultSection):
-    """Balanced accuracy with which the site is predicted from the embedding, and chance."""
+    """Balanced accuracy with which the site of a scan is predicted from the embedding.
+
+    `chance` is the balanced accuracy at chance level.
+    """
 
     balanced_accuracy: StrictFloat | None = None
     low: StrictFloat | None = None
@@ -116,7 +120,10 @@ class NewSite(Part):
 
 
 class LearningPoint(ResultSection):
-    """Point of a learning curve: a metric over all fits at one number of training subjects."""
+    """Point of a learning curve: mean and SD of a metric over fits to `n_train` subjects.
+
+    `n` is the number of fits in which the metric is defined.
+    """
 
     n_train: StrictInt
     mean: StrictFloat | None = None
@@ -160,7 +167,10 @@ class ExternalMetric(ResultSection):
 
 
 class ExternalBaseline(ResultSection):
-    """Metrics of a model without an encoder on the external test set, and the embedding's gain."""
+    """Metrics of a model without an encoder on the external test set, and the embedding's gain.
+
+    The gain in a metric (`increment`) is the embedding's value minus the value of this model.
+    """
 
     metrics: dict[str, ExternalMetric] = {}
     increment: dict[str, Increment] = {}
@@ -188,8 +198,8 @@ class ExternalTest(Part):
     baseline_covariates: list[str] = []
     increment: dict[str, Increment] = {}
     rivals: dict[str, ExternalBaseline] = {}
-    """Name of a baseline of regional measures → metrics on the external test set, whose images are
-    not read.
+    """Name of a baseline of regional measures → its metrics on the external test set. Images of the
+    test set are not read.
     """
     n_overlap: StrictInt = 0
     overlap_by: list[str] | None = None

@@ -14,7 +14,8 @@ from neurocontrast.documents.simulation import SimulationRecord
 class FlowStep(Document):
     """Step of a flow chart of exclusions: numbers of scans and subjects, and the reason.
 
-    The step ``listed`` has the numbers in the table, and ``excluded`` the numbers left out.
+    The numbers of the step ``listed`` are of all scans in the table of scans that was embedded;
+    those of a step ``excluded`` are of the scans left out for the reason.
     """
 
     step: str | None = None
@@ -24,7 +25,7 @@ class FlowStep(Document):
 
 
 class EmbeddingsInfo(PretrainingPeople):
-    """Description that an embeddings table carries; empty in a table of another program."""
+    """Description stored in an embeddings table's file; empty for a file of another program."""
 
     format: int | None = None
     run: RunDescription = Field(default_factory=RunDescription)

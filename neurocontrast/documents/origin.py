@@ -13,7 +13,10 @@ from neurocontrast.documents.simulation import SimulationRecord
 
 
 class TrainedFold(Document):
-    """Fine-tuning of a network in one fold: number of people, epochs, and the epoch chosen."""
+    """Fine-tuning of a network in one fold: number of training people, epochs, and best epoch.
+
+    The best epoch has the lowest validation loss; its weights are taken.
+    """
 
     repeat: int = 0
     fold: int = 0

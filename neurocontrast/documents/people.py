@@ -1,4 +1,4 @@
-"""Digests of the people an encoder was trained on, as runs and embeddings tables hold them."""
+"""Digests of the people whom an encoder learned from, stored with runs and embeddings tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from neurocontrast.provenance import KnownPeople
 
 
 class PretrainingPeople(Document):
-    """Digests of the people of pretraining, to find people who are in an evaluation as well."""
+    """Digests of the people of pretraining, to find people who are in an evaluation as well.
+
+    A digest is of one identifier of a person, or of the content of one scan or row of measures.
+    """
 
     pretraining_subjects: list[str] | None = None
     """Digests of identifiers; None if the people of pretraining are unknown."""

@@ -49,7 +49,7 @@ class PredictionsOrigin(Document):
 
 
 class TrainingSize(Document):
-    """Section ``n_trained_on`` of `predict`'s JSON file: size of a probe's training set."""
+    """Section ``n_trained_on`` of `predict`'s JSON file: scans and subjects that fitted a probe."""
 
     scans: int
     subjects: int | None = None
@@ -65,7 +65,7 @@ class ProbeDescription(Document):
 
 
 class WeightsProbeRecord(ProbeDescription):
-    """Entry of ``probes`` in `predict`'s JSON file: a probe that came with weights.
+    """Entry of ``probes`` in `predict`'s JSON file: a probe stored in the folder of the weights.
 
     `expected` holds the error to expect of the probe at a new site.
     """
@@ -77,7 +77,7 @@ class WeightsProbeRecord(ProbeDescription):
 
 
 class ShiftRecord(Document):
-    """Shift added to the predictions at a site, learned from labelled people of the site."""
+    """Number added to the predictions at a site (shift), learned from labelled people there."""
 
     n_subjects: int
     shift: float | None = None
@@ -88,9 +88,9 @@ class ShiftRecord(Document):
 
 
 class CalibrationRecord(Document):
-    """Section ``calibration`` of `predict`'s JSON file: shifts of the predictions by site.
+    """Section ``calibration`` of `predict`'s JSON file: site → number added to its predictions.
 
-    A site's shift is learned from a table of true labels.
+    A site's number (shift) is learned from the scans there that a table of true labels has.
     """
 
     file: str
@@ -98,10 +98,10 @@ class CalibrationRecord(Document):
 
 
 class OutsideSite(Document):
-    """Number of a site's scans, and of its scans outside the training scans' distribution.
+    """How many scans of a site were predicted, and how many are outside the training distribution.
 
-    `median_percentile` is the median over the scans: percentile of a scan's distance from the
-    nearest training site's mean, among the distances of training scans.
+    `median_percentile` is the median over the site's scans: percentile of a scan's distance from
+    the nearest training site's mean, among the distances of training scans.
     """
 
     site: str
@@ -111,7 +111,7 @@ class OutsideSite(Document):
 
 
 class OutsideRecord(Document):
-    """Section ``outlyingness`` of `predict`'s JSON file: numbers of outlying scans.
+    """Section ``outlyingness`` of `predict`'s JSON file: how many scans are outlying, also by site.
 
     A scan is outlying if outside the distribution of the probe's training scans.
     """
@@ -126,7 +126,7 @@ class OutsideRecord(Document):
 
 
 class ScanCounts(Document):
-    """Section ``n`` of `predict`'s JSON file, for the probe of an evaluation: numbers of scans."""
+    """Section ``n`` of `predict`'s JSON file, for the probe of an evaluation: how many scans."""
 
     scans: int
     of_trained_subjects: int | None = None
@@ -154,9 +154,10 @@ class ProbePredictionsRecord(PredictionsOrigin):
 
 
 class PeopleCounts(Document):
-    """Section ``n`` of `predict`'s JSON file, for the probes of weights: numbers of people.
+    """Section ``n`` of `predict`'s JSON file for people: how many were predicted by weights.
 
-    People who could not be embedded, and outlying people, are counted too.
+    `people` counts everybody in the table, `failed` those who could not be embedded, and `outside`
+    those unlike the training people.
     """
 
     people: int
@@ -165,10 +166,10 @@ class PeopleCounts(Document):
 
 
 class ErrorOfAge(Document):
-    """Mean absolute error of predicted age, over people used for no training and no calibration.
+    """Mean absolute error of predicted age after any calibration, over people with a known age.
 
-    The people have a known age. Calibration shifts the predictions at a site by a constant learned
-    from labelled people there.
+    People who trained the weights, or whose labels calibrated predictions, are left out.
+    Calibration shifts the predictions at a site by a constant learned from labelled people there.
     """
 
     n_people: int
@@ -177,7 +178,10 @@ class ErrorOfAge(Document):
 
 
 class PeoplePredictionsRecord(PredictionsOrigin):
-    """Content of `predict`'s JSON file for people, predicted by the probes that weights bring."""
+    """Content of `predict`'s JSON file for people, predicted by weights.
+
+    Weights are a folder with a trained encoder and probes, one for each target.
+    """
 
     format: int
     weights: str

@@ -14,7 +14,7 @@ from neurocontrast.reading import ErrorOptions, read_json
 
 
 class AgesSexesSites(Document):
-    """Section ``people`` of a cohort's record: ages, and numbers of people by sex and by site."""
+    """Section ``people`` in a record of a table of people: age range, counts by sex and by site."""
 
     age_years: list[float] = Field(default_factory=list)
     """Lowest, median and highest age in years; empty if ages are unknown."""
@@ -30,7 +30,7 @@ class AgesSexesSites(Document):
 
 
 class CohortRecord(Document):
-    """Section ``cohort`` of ``provenance.json``: name, digest and summary of the table of people.
+    """Section ``cohort`` of ``provenance.json``: name, digest and summary of the table of scans.
 
     The summary has no identifiers.
     """
@@ -45,7 +45,10 @@ class CohortRecord(Document):
 
 
 class RunCohort(CohortRecord):
-    """Section ``cohort`` of a run's ``provenance.json``, with the name and digest of the table."""
+    """Section ``cohort`` of a run's ``provenance.json``: the table of training scans.
+
+    Its file name (`source`) and digest are required.
+    """
 
     source: str
     digest: str
@@ -69,10 +72,11 @@ class PublicProvenance(PretrainingPeople):
 
     @property
     def says_people(self) -> bool:
-        """Whether nobody in pretraining is unknown, also of the weights that training started from.
+        """Whether everybody is recorded on whom the encoder was trained, by digests.
 
-        Known people are recorded by digests, such as `pretraining_subjects`. False if a joined run,
-        or the weights at the start, do not record all of their people.
+        The training of weights from which the run's training started is counted too. False if such
+        weights, or one of the runs that `join` made into the run, do not record all of their
+        people.
         """
         return self.init.subjects_known and not self.pretraining_unknown
 

@@ -20,7 +20,7 @@ class RuleRecord(Document):
 
 
 class QualityRecord(Document):
-    """Base of both forms of ``qc.json``, on scans and on regional measures: keys of both."""
+    """Base of both forms of ``qc.json``: the keys for scans as well as for regional measures."""
 
     n: int
     """Number of scans, or of people with regional measures."""

@@ -84,7 +84,10 @@ class Counts(ResultSection):
 
 
 class Probe(ResultSection):
-    """Estimator of a model: name, regularisation, and weights of groups of features (blocks)."""
+    """Record of a model's estimator: name, regularisation, and shares of blocks of features.
+
+    A block is a group of features, such as those of one of several joined encoders.
+    """
 
     name: str | None = None
     own: StrictBool = False
@@ -122,7 +125,7 @@ class Threshold(ResultSection):
 
 
 class Bootstrap(ResultSection):
-    """Bootstrap behind the intervals: number of resamples, resampled unit, and confidence level."""
+    """Bootstrap behind the metrics' intervals: resamples, resampled unit, and confidence level."""
 
     n: StrictInt | None = None
     method: str | None = None
@@ -310,9 +313,10 @@ class Result(ResultSection):
         return self.model_copy(update=dict(parts))
 
     def content(self) -> Json:
-        """Return the keys to write to ``evaluation.json``: fields that were set, then analyses.
+        """Return the content to write to ``evaluation.json``, key → value, ready for JSON.
 
-        A further analysis (`Part`) is under its own key, such as ``learning_curve``.
+        Fields that were set come first, then further analyses such as ``learning_curve``, each
+        under its own key.
         """
         dumped = self.model_dump(mode="json", exclude_unset=True)
         models = dumped.pop("models", {})
@@ -358,9 +362,10 @@ def read_evaluation(path: str | os.PathLike[str]) -> Result:
 
 
 def _explain_faults(file: str, error: ValidationError, *section: str) -> str:
-    """Return an error text on ``evaluation.json`` or a section: missing keys and wrong values.
+    """Return an error text that lists missing keys and wrong values of ``evaluation.json``.
 
-    `file` begins the text; `section` is the key of a section that was read alone.
+    `file` is the name of the file, with which the text begins, and `error` has the faults.
+    `section` is the key of a section that was read alone.
     """
     faults = []
     for problem in error.errors():

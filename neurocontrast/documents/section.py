@@ -31,7 +31,10 @@ class ResultSection(BaseModel):
 
     @classmethod
     def _has_default(cls, name: str) -> bool:
-        """Tell whether a field has a default other than None, to replace null in a file."""
+        """Tell whether the field `name` has a default other than None.
+
+        The caller drops a null of the file for such a field, so that the default is taken.
+        """
         field = cls.model_fields.get(name)
         return field is not None and field.default is not None and not field.is_required()
 

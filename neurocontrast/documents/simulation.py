@@ -9,7 +9,7 @@ from neurocontrast.documents.environment import Environment
 
 
 class SimulatedSite(Document):
-    """Scanner (site) of a simulated cohort, and how many people and patients are scanned there."""
+    """Scanner (site) of a simulated cohort, its share of all people, and share of patients."""
 
     name: str
     share: float

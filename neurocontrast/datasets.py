@@ -114,7 +114,9 @@ class MeasuresSample:
 def load_measures(
     name: str = "ds000222", path: str | os.PathLike[str] | None = None
 ) -> MeasuresSample:
-    """Load FreeSurfer's measures of real people, for example of a site that no weights have seen.
+    """Load a sample of real people with FreeSurfer's regional measures.
+
+    Only the table of people is read; the tables of measures are checked, and their paths returned.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, compute digests of content, and name the files of a scan."""
+"""Write files whole or not at all, compute digests of content, and list the files of a scan."""
 
 from __future__ import annotations
 
@@ -113,7 +113,11 @@ def files_near(place: Path, name: str) -> Iterator[Path]:
 
 
 def relative_path(path: Path, start: Path) -> Path:
-    """Return an absolute path relative to a folder; unchanged if ``..`` would follow a link."""
+    """Return the absolute `path` as a path relative to the folder `start`.
+
+    The path is returned unchanged if the relative one would lead elsewhere, because ``..`` follows
+    a link.
+    """
     relative = Path(os.path.relpath(path, start))
     if os.path.realpath(start / relative) == os.path.realpath(path):
         return relative

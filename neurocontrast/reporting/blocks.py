@@ -125,7 +125,7 @@ class Shades:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Figures side by side where there is room; `wide` figures one under another."""
+    """Figures side by side where there is room or, if the block is `wide`, one under another."""
 
     block: ClassVar[str] = "pictures"
     pictures: Sequence[Picture]

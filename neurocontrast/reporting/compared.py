@@ -165,7 +165,11 @@ def compare_tables(
 
 
 def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
-    """Return record and tables of an evaluation folder in the form that `compare_models` takes."""
+    """Return the record and the tables of an evaluation folder as a `ComparedEvaluation`.
+
+    The record is the content of ``evaluation.json``. `compare_models` takes one such object for
+    each evaluation.
+    """
     return ComparedEvaluation(
         files.summary,
         files.predictions,
@@ -177,9 +181,11 @@ def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
 
 
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
-    """Return a table of the learning curves of all models and of the first evaluation's baselines.
+    """Return one table of the learning curves of all compared models and of the baselines.
 
-    A baseline with the name of a compared model gets “(baseline)” behind its name.
+    A compared model is the embedding of one of the `evaluations`; the baselines are those of the
+    first evaluation. A baseline with the name of a compared model gets “(baseline)” behind its
+    name.
     """
     curves = {
         name: files.summary.part(LearningCurve) or LearningCurve()

@@ -62,9 +62,9 @@ class Explanation:
 
     @property
     def is_share(self) -> bool:
-        """Whether the explanation's map holds shares of the differences in score between subjects.
+        """Whether the map has shares of the differences between subjects in the model's score.
 
-        The maps of early versions hold changes in score.
+        The model is the explained one. The maps of early versions have changes in score.
         """
         return self.record.quantity.startswith("share")
 

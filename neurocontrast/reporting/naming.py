@@ -1,4 +1,4 @@
-"""Names in running text of an evaluation's encoder, pretraining, folds and probe."""
+"""Names for a report's sentences: of an evaluation's encoder, pretraining, folds and probe."""
 
 from collections.abc import Mapping, Sequence
 
@@ -163,10 +163,11 @@ def name_architecture(words: Words, encoder: EncoderDescription) -> str:
 
 
 def name_encoder(files: EvaluationFolder) -> str:
-    """Name the evaluated encoder, or each of several joined encoders, with the number of features.
+    """Name the evaluated encoder and its number of features; of joined encoders, name each.
 
-    Encoders are joined when they are evaluated together. Encoders that differ only in seed and
-    training people (members) are named once, with their number.
+    Encoders are joined when they are evaluated together; each is named with a number of features of
+    its own. Encoders that differ only in seed and training people (members) are named once, with
+    their number.
     """
     run = files.run
     if run.blocks:
@@ -289,9 +290,10 @@ def name_threshold(files: ResultTables) -> str:
 
 
 def list_settings(settings: Mapping[str, object], leave: Sequence[str] = ()) -> str:
-    """List settings, such as a kernel's, that are not 0 or none: "patch 24 mm" for ``patch_mm``.
+    """Write settings as one text, without any that is 0 or none: "patch 24 mm" for ``patch_mm``.
 
-    Keys in `leave` are left out.
+    `settings` is name → value, such as those of a kernel; names in `leave` are left out. Semicolons
+    separate the settings.
     """
     listed = []
     for key, value in settings.items():

@@ -11,7 +11,10 @@ from neurocontrast.reporting.result_tables import ResultTables
 
 
 def tested_rows(files: ResultTables) -> pd.DataFrame:
-    """Return the rows of predictions that have a score: one row for each scan and repeat."""
+    """Return the rows of ``predictions.tsv`` of tested scans: one for each scan and repeat.
+
+    A scan counts as tested if at least one model predicted a score, such as a probability.
+    """
     scores = [name for name in files.predictions.columns if _is_score(name)]
     return files.predictions.dropna(subset=scores, how="all").reset_index(drop=True)
 

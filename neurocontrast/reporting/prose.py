@@ -48,9 +48,9 @@ def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
 def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) -> str:
     """Return a text on whether an embedding of scans predicts better than covariates alone.
 
-    `verdict` is the judgement of the difference in a metric, and `covariates` names the covariates.
-    If the models of embedding and of covariates have different estimators, the text warns of this,
-    too.
+    `verdict` is the judgement of the embedding's metric minus the metric of the model of
+    covariates, which `covariates` names. If these two models have different estimators, the text
+    warns of this, too.
     """
     if verdict == "unknown":
         return (
@@ -98,7 +98,11 @@ def judge_guess(
 
 
 def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
-    """Continue a sentence about a metric at unseen sites: better or worse than a constant guess."""
+    """Return words that compare the embedding's metric at unseen sites with a constant guess.
+
+    The words continue a sentence on the metric, such as "; that is better than the constant guess
+    (7.20)". `verdict` is the result of `judge_guess`, and `guess` the constant guess's metric.
+    """
     if verdict is None:
         return "; a constant guess was not compared"
     constant = f"the constant guess ({number_text(guess, digits=2)})"
@@ -112,9 +116,10 @@ def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
 
 
 def judge_chance(value: float, low: float | None, high: float | None, *, chance: float) -> OfChance:
-    """Judge whether a metric's interval lies above or below chance; open without an interval.
+    """Return ``above`` or ``below`` if a metric's interval excludes chance, or else ``open``.
 
-    ``open`` too if the interval holds `chance`, the value of the metric that guessing reaches.
+    `chance` is the value of the metric that guessing reaches. The word is ``open``, too, without an
+    interval; `value`, the metric itself, decides between ``above`` and ``below``.
     """
     has_interval = interval_text((low, high)) != DASH
     if low is None or high is None or not has_interval or low <= chance <= high:
@@ -136,9 +141,9 @@ def say_chance(verdict: OfChance, chance: float) -> str:
 
 
 def is_open_ratio(low: float | None, high: float | None) -> bool:
-    """Tell whether the interval of a ratio holds 1, so that no change is shown.
+    """Tell whether the interval of a ratio holds 1, so that the data do not prove any change.
 
-    False without an interval.
+    The interval is from `low` to `high`; False without an interval.
     """
     has_interval = interval_text((low, high)) != DASH
     return low is not None and high is not None and has_interval and low <= 1 <= high

@@ -40,16 +40,16 @@ class ResultProse(Protocol):
     """Sentences about an evaluation's result in one metric, for scans or for other samples."""
 
     def sentence(self) -> str:
-        """Say the evaluation's result in one sentence, for the top of the report's page."""
+        """Return the evaluation's result as one sentence, for the top of the report's page."""
 
     def plain(self) -> str:
-        """Say the evaluation's result in plain sentences, without technical terms."""
+        """Return the evaluation's result as a text of plain sentences, without technical terms."""
 
     def reviewer(self) -> str:
-        """Say the evaluation's result with the details that a reviewer of methods needs first."""
+        """Return the result as a text with details for a reviewer of methods."""
 
     def data(self) -> str:
-        """Say how many samples were evaluated."""
+        """Return a text on the evaluated samples, such as "120 scans, 98 subjects, 5 sites"."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ class ScanResult:
 
     @property
     def named(self) -> Named:
-        """Names and meaning of metric `key`, and its smallest and largest value, as a `Named`."""
+        """Names and meaning of metric `key`, with the smallest and largest possible value.
+
+        The `Named` has nouns that fit the samples, such as scans.
+        """
         return describe_metric(self.key or "", self.files.words)
 
     @property
@@ -93,7 +96,10 @@ class ScanResult:
         return list_baselines(self.files.summary)
 
     def data(self) -> str:
-        """Say how many scans, subjects and sites were evaluated."""
+        """Return the numbers of evaluated scans, subjects and sites as a text.
+
+        For example "120 scans, 98 subjects, 5 sites"; numbers that were not recorded are left out.
+        """
         return ", ".join(count_texts(self.files.summary.n))
 
     def sentence(self) -> str:
@@ -181,7 +187,11 @@ class ScanResult:
         return one_line(" ".join(sentences))
 
     def _say_value(self, value: float) -> str:
-        """Say in plain words the embedding's `value` of metric `key`, with the interval."""
+        """Return a plain sentence on the embedding's `value` of metric `key`, with an interval.
+
+        The interval is the value's, and is read from the evaluation. The words differ between
+        metrics.
+        """
         files = self.files
         if self.key == "auc" and files.kind == "binary":
             return (
@@ -246,7 +256,7 @@ class ScanResult:
         return say_increment(verdict, self.covariates, same_estimator=_same_estimator(self.files))
 
     def reviewer(self) -> str:
-        """Say the evaluation's result with the details that a reviewer of methods needs first.
+        """Return the result as a text with details for a reviewer of methods.
 
         Estimator, people and folds come first; then values with intervals and tests of embedding
         and baselines.

@@ -208,7 +208,7 @@ class Series:
 
     @property
     def values(self) -> pd.Series:
-        """Values of the points, from column `value` of `rows`, as floats."""
+        """Values of the plotted points, as floats: the column of `rows` that `value` names."""
         return self.rows[self.value].astype(float)
 
     @property
@@ -258,8 +258,9 @@ def draw_rows(
     limits: tuple[float | None, float | None] = (None, None),
     total: bool = False,
 ) -> None:
-    """Draw the values of `series` with their intervals on `axes`, one row for each of `labels`.
+    """Draw points with intervals on `axes`, in one row for each of `labels`, the first at the top.
 
+    Each of `series` holds points of one look, and the index of its table is the row of each point.
     `reference` is the place and the label of a vertical line, and `limits` bound the x axis. With
     `total`, a line sets the last row apart.
     """
@@ -343,7 +344,7 @@ def draw_intervals(
     sides: tuple[str, str] = ("", ""),
     **look: Any,
 ) -> Picture | None:
-    """Draw `series` with their intervals, a row for each label; None if no value is defined.
+    """Draw points of `series` with intervals, a row for each label; None if no value is defined.
 
     The caption is `sentence` and `note`; the alternative text is `sentence` and the values. `sides`
     are words above the left and the right end of the axis; `look` is passed on to `draw_rows`.

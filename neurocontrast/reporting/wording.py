@@ -88,8 +88,8 @@ class Named:
     """Names and properties of a metric.
 
     `meaning` explains the metric in a sentence. `chance` is the value that guessing reaches, and
-    `limits` are the smallest and the largest value. `ideal` is the best value of a metric of which
-    neither more nor less is better.
+    `limits` are the smallest and the largest possible value, None without a limit. `ideal` is the
+    best value of a metric of which neither more nor less is better.
     """
 
     key: str
@@ -156,9 +156,9 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
     """Return the value of metric `key` that guessing reaches; None if there is no one value.
 
-    `n_classes` is the number of classes of the target, and `words` tell for which metrics guessing
-    reaches one divided by this number. There is no one value if guessing reaches another value with
-    other evaluated people.
+    `n_classes` is the number of classes of the target; for the metrics in `guessed` of `words`,
+    guessing reaches one divided by this number. There is no one value of a metric such as the mean
+    absolute error, which for a guess depends on the people who are evaluated.
     """
     if n_classes and key in words.guessed:
         return 1 / n_classes
@@ -174,9 +174,9 @@ def is_error(key: str) -> bool:
 
 
 def point_estimate(values: Any) -> float | None:
-    """Return the pooled out-of-fold value of a metric, or the mean over folds if undefined.
+    """Return the pooled out-of-fold value of a metric; if undefined, the mean over folds.
 
-    `values` is a `Metric`, or None. Returned is None if both are undefined.
+    `values` is a `Metric`, or None. Returned is None without `values`, or if both are undefined.
     """
     for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
         if value is not None and math.isfinite(value):

@@ -338,7 +338,7 @@ def _describe_routine(value: object, position: Position) -> Description:
 def _describe_image(value: object, position: Position) -> Description:
     """Return the description of a nibabel image: class, voxels and affine.
 
-    Other attributes contain file names.
+    Other attributes are left out, because they contain file names.
     """
     return {
         "class": name_of(type(value), position),

@@ -76,8 +76,8 @@ class Drawn:
 class VolumeTransformd(EachImage):
     """Base class of dictionary transforms of volumes; a subclass defines `apply` for a batch.
 
-    A single volume is changed as a batch of one. `TwoViews` makes views of whole batches with a
-    `Compose` of such transforms alone.
+    A single volume is changed as a batch of one. `TwoViews` makes views of whole batches with such
+    a transform, or with a `Compose` of nothing but such transforms.
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:

@@ -52,7 +52,9 @@ _OF_RUNS = (*FILES, "probe.json", "evaluation.json")
 
 @dataclass(frozen=True)
 class Weights(os.PathLike[str]):
-    """Weights on disk, which `embed`, `predict`, `pretrain` and `ScanEmbedder` take as a run.
+    """Folder of pretrained weights, which `embed`, `predict`, `pretrain` and `ScanEmbedder` accept.
+
+    The functions take the object in the place of a run's path.
 
     Parameters
     ----------
@@ -60,7 +62,7 @@ class Weights(os.PathLike[str]):
         Name of the weights.
     path : Path
         Folder of the weights: ``encoder.json`` and ``encoder.safetensors``, or a run of several
-        encoders (members); the card; and a folder for each probe.
+        encoders (members); the model card, ``README.md``; and a folder for each probe.
     origin : str
         Distribution that brings the weights, with its version.
     """

@@ -101,7 +101,10 @@ def _folder_of_package(value: str) -> Path | None:
 
 
 def problem_of_folder(folder: Path) -> str:
-    """Return which file a folder of weights lacks; "" for a complete folder."""
+    """Return a text on the first file that a folder of weights lacks; "" for a complete folder.
+
+    The text, part of a message, names the folder and the file.
+    """
     if not (folder / CARD).is_file():
         return f"{folder} has no card, {CARD}"
     if not any(map(Path.is_file, map(folder.joinpath, FILES))):

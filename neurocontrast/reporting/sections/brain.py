@@ -122,9 +122,11 @@ def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
 
 
 def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
-    """Return slices of the brain map of one group of features, ``network`` or ``components``.
+    """List figures of slices of the brain map of one group of features, `block`.
 
-    A map that cannot be read is replaced by a remark.
+    The group is the network's features, or the linear components beside the network. The captions
+    end with `colours`, words on the meaning of colours. A map that cannot be read is replaced by a
+    remark.
     """
     assert block.map_path is not None
     try:
@@ -143,9 +145,9 @@ def _not_shown(path: Path, error: Exception) -> Block:
 def _ranking(explanation: Explanation) -> list[Block]:
     """Return figures, a table and a remark on the regional measures with the largest shares.
 
-    A share of 0.1 says that, on average, a tenth of a difference between subjects in the score of
-    the linear probe goes back to the measure. Shares are read from the explanation's table, which
-    ranks the measures.
+    A share of 0.1 says that, on average, the measure accounts for a tenth of a difference between
+    subjects in the score of the linear probe. Shares are read from the table that ranks the
+    measures, at `map_path` of the explanation.
     """
     needed = ["region", "value", "low", "high"]
     columns = [
@@ -235,10 +237,10 @@ _SLICES = _View(
 
 
 def read_map(path: Path) -> nibabel.Nifti1Image:
-    """Read a three-dimensional brain map, and replace values that are not finite by zero.
+    """Return the three-dimensional brain map at `path` as a NIfTI image with its affine.
 
-    A map of zeros alone, or not in three dimensions, raises ValueError. A damaged file raises
-    ValueError, OSError or ImageFileError.
+    Values that are not finite become zero. A map of zeros alone, or not in three dimensions, raises
+    ValueError. A damaged file raises ValueError, OSError or ImageFileError.
     """
     image = nibabel.funcs.squeeze_image(nibabel.load(path))
     if len(image.shape) != 3:
@@ -304,9 +306,10 @@ def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
 def _draw(
     image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
 ) -> list[Picture]:
-    """Return a figure for each view of a brain map, over the MNI152 template.
+    """List a figure of slices of a brain map for each of `views`, over the MNI152 template.
 
-    The map is drawn inside the template's brain alone. `views` has the planes of each figure.
+    A view has the positions of its slices in mm. The map is drawn inside the template's brain
+    alone.
     """
     from nilearn import datasets, plotting
 

@@ -102,11 +102,11 @@ def table_parts(
     classes: Sequence[str | None],
     file: str,
 ) -> Table:
-    """Return a table with a row for each part of the cohort, such as a site: metrics, intervals.
+    """Return a table of the page of metrics and intervals for each part of the cohort.
 
-    `column` holds the names of the parts, `where` ends "Metrics …" in the caption, `classes` are
-    the classes whose scans are counted in a column, and `file` is the table on disk that has all
-    metrics.
+    `parts` has a row for each part, such as a site, with the part's name in `column`. `where` is
+    put after "Metrics" in the caption ("at each site"), `classes` are the classes whose scans are
+    counted in a column, and `file` names the table on disk that has all metrics.
     """
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
     columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]

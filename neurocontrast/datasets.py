@@ -53,7 +53,7 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
     Parameters
     ----------
     path : path, optional
-        Folder of the sample; by default the folder in the environment variable
+        Folder to read the sample from; by default the one in the environment variable
         ``NEUROCONTRAST_SAMPLE``, or else ``sample/`` of the repository that the package is used
         from. An installed wheel has no sample.
 
@@ -124,7 +124,7 @@ def load_measures(
         ``ds000222``: 79 people of 21 to 73 years, from whom the weights `measures` did not learn.
         ``piop2``: 226 students, tables as FreeSurfer wrote them.
     path : path, optional
-        Folder of the sample; see `load_sample`.
+        Folder to read the samples from; see `load_sample`.
 
     Returns
     -------

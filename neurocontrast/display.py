@@ -132,7 +132,7 @@ class _Rate(rich_progress.ProgressColumn):
 class _Display(rich_progress.Progress):
     """Rich's progress bars, with the metrics of each task on a line below the task's bar.
 
-    A narrow terminal thus fits both.
+    So a narrow terminal has room for bar and metrics.
     """
 
     def __init__(self, console: Console) -> None:

@@ -364,7 +364,8 @@ def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
 def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
     """Write `table` to `path`, and `about` to the ``.json`` file of the same name.
 
-    A killed process leaves no table beside the JSON file of another table.
+    If the process is killed, the folder never holds the new table with the old JSON file, or the
+    reverse.
     """
     with atomic_path(path) as of_table, atomic_path(path.with_suffix(".json")) as of_json:
         write_table(of_table, table)
@@ -383,9 +384,9 @@ def digest_of(*parts: object) -> str:
 
 
 class DigestSink(io.RawIOBase):
-    """Binary file that keeps none of the bytes written, only their SHA-256 and number.
+    """Binary file that keeps none of the bytes written, only the SHA-256 and the number of bytes.
 
-    A table of embeddings is written to one, to learn the digest of its file.
+    A table of embeddings is written to one, to learn the digest of the table's file.
     """
 
     def __init__(self) -> None:

@@ -29,8 +29,8 @@ def derive_generator(*keys: int | str) -> np.random.Generator:
 def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.ndarray:
     """Draw uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
 
-    A row depends on the keys and the number of its sample alone. A generator for each sample would
-    take forty times as long.
+    A sample's row depends on the keys and the sample's number alone. A generator for each sample
+    would take forty times as long.
 
     Parameters
     ----------

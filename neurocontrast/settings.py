@@ -199,7 +199,7 @@ class KindsInSchema:
     key : str
         The key that names the component, such as ``loss``.
     models : function
-        Returns the settings of each name.
+        Returns name of a component → class of the component's settings.
     is_required : bool, default True
         Whether the section must have the key.
     of_user : bool, default False

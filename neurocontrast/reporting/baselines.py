@@ -270,8 +270,8 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 def say_weights(s: Result) -> str:
     """Say which share in the embedding's variance inner folds gave to each group of features.
 
-    Groups are, for example, the network's features and the linear components beside the network.
-    Empty if the evaluation recorded no shares.
+    Groups are, for example, the features of the network and those of the encoder's linear
+    components. Empty if the evaluation recorded no shares.
     """
     weights = s.probe.weights
     if not weights:

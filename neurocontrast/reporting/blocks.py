@@ -404,7 +404,7 @@ def make_table(
 def ends(key: str, interval: Sequence[float | None] | None) -> dict[str, float | None]:
     """Return the ends of an interval as values of a table's row: ``<key>_low`` and ``<key>_high``.
 
-    Both are None without an interval.
+    Without an interval, both ends are None.
     """
     low, high = interval or (None, None)
     return {f"{key}_low": low, f"{key}_high": high}

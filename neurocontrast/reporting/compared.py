@@ -62,11 +62,12 @@ _SHARED = {
 def load_evaluations(
     folders: Sequence[str | os.PathLike[str]], *, names: Sequence[str]
 ) -> dict[str, EvaluationFolder]:
-    """Read evaluation folders, and return them by the name of their model.
+    """Read evaluation folders, and return name of the model → content of the model's folder.
 
-    Predictions are sorted by scan and repeat. An evaluation that lacks a needed column is refused.
-    An evaluation whose target, scans or folds differ from the first evaluation's is refused too:
-    a difference between the two models would mean nothing.
+    `names` has a name for the model of each of `folders`. Predictions are sorted by scan and
+    repeat. An evaluation that lacks a needed column is refused. An evaluation whose target, scans
+    or folds differ from the first evaluation's is refused too: differences between the models would
+    mean nothing.
     """
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -139,7 +140,7 @@ def _check_rows(first: str, ours: pd.DataFrame, second: str, theirs: pd.DataFram
 def compare_tables(
     evaluations: Mapping[str, EvaluationFolder], *, n_bootstraps: int, level: float, seed: int
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of a comparison by the name of their file.
+    """Return the tables of a comparison: name of the file without ``.tsv`` → table.
 
     ``models`` holds the metrics of each model, and ``differences`` those metrics minus the metrics
     of the reference model. ``learning_curves`` holds metrics over the number of training scans.
@@ -225,7 +226,11 @@ def describe_comparison(
     seed: int,
     environment: Json,
 ) -> ComparisonRecord:
-    """Return the content of ``comparison.json``: compared models, and their common design."""
+    """Return the content of ``comparison.json``: the models, and settings common to all of them.
+
+    Common are, for example, the target, the folds and the confidence level. The reference model is
+    the first of the `evaluations`.
+    """
     reference = next(iter(evaluations))
     first = evaluations[reference].summary
     models = []

@@ -53,7 +53,7 @@ class Explanation:
     the scan contributes to the differences in the model's score between subjects; for an encoder of
     regional measures, it is a table that ranks the measures. `blocks` has the share, and the brain
     map, of each group of features: ``network``, and ``components`` if the encoder has linear
-    components beside the network.
+    components as well as a network.
     """
 
     record: ExplanationRecord

@@ -41,7 +41,7 @@ class EvaluationFolder(ResultTables):
     explanation : Explanation, optional
         Content of the folder ``explanation``, which `neurocontrast explain` writes.
     config_text : str, optional
-        Configuration as written beside the result.
+        Text of ``config.yaml``, the configuration in the folder; None without the file.
     findings : tuple of Finding
         Analyses of which the report is made; each can have its own table and report section.
     """

@@ -150,10 +150,11 @@ def is_open_ratio(low: float | None, high: float | None) -> bool:
 
 
 def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str) -> str:
-    """Say how a compared model differs from the reference model.
+    """Return words on the difference of a compared model from the reference model.
 
-    The model is called better or worse only if the interval and, where there is one, the `test`
-    both show so. `row` has ``difference``, ``low``, ``high`` and ``p_adjusted``, NaN where absent.
+    The model is called better or worse if the interval excludes zero; if the p-value of the test
+    named `test` is not significant, the words add that only the interval says so. `row` has
+    ``difference``, ``low``, ``high`` and ``p_adjusted``, NaN where absent.
     """
     if row["difference"] and pd.isna(row["low"]):
         return "differs by an amount that has no interval"

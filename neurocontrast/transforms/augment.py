@@ -280,7 +280,7 @@ class AugmentSettings(Replaceable):
 
     @classmethod
     def off(cls) -> Self:
-        """Return settings without any augmentation, so that both views equal the volume."""
+        """Return settings without any augmentation, so that every view equals the volume."""
         return cls(**dict.fromkeys(_REFERENCE))
 
 

@@ -191,7 +191,7 @@ def _position(point: npt.NDArray[np.float64]) -> str:
 def _rotation(directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the rotation or reflection nearest to axis `directions`, which may be sheared.
 
-    Both are matrices (3, 3).
+    The directions and the result are matrices (3, 3).
     """
     left, _, right = np.linalg.svd(directions)
     return np.asarray(left @ right)

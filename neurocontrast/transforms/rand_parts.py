@@ -44,11 +44,11 @@ class _RandRimd(RandSignald):
         return n_terms(_ORDER)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return the coefficients of a random polynomial that varies the depth of each sample's rim.
+        """Return the coefficients of a random polynomial that varies the depth of a sample's rim.
 
         The rim is the layer of voxels at the brain's surface. Coefficients (b, n, n, n) are of a
-        polynomial of the voxel position (see `smooth_fields`). They are made of `uniforms`, random
-        numbers in [0, 1), and scaled by ``variation_voxels`` of the settings.
+        polynomial of the voxel position for each sample (see `smooth_fields`). They are made of
+        `uniforms`, random numbers in [0, 1), and scaled by ``variation_voxels`` of the settings.
         """
         variation = polynomials(_ORDER, normal_numbers(uniforms))
         return {"coefficients": self.settings.variation_voxels * variation}

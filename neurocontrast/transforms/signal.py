@@ -145,9 +145,9 @@ class ToSignald(VolumeTransformd):
         """Replace volumes by signals in place, and add brain masks and scales to `volumes`.
 
         A signal is the volume rescaled to 0 outside the brain and 1 at the brain's 99th percentile.
-        The brain is where a volume differs from the median of its eight corner voxels.
-        Scales are the numbers by which signals are converted back. A DataError refuses volumes that
-        are signals already.
+        The brain is where a volume differs from the median of its eight corner voxels. Scales are
+        the numbers by which signals are converted back. A DataError refuses volumes that are
+        signals already.
         """
         if volumes.scale is not None:
             raise DataError(

@@ -25,7 +25,7 @@ _ENTRIES = "entry_points.txt"
 
 @dataclass(frozen=True)
 class Source:
-    """Origin of weights: the package that brings them, their folder, and any problem."""
+    """Origin of weights: the package that brings the weights, their folder, and any problem."""
 
     name: str
     """Name of the weights."""

@@ -160,7 +160,7 @@ def _beside_constant(files: EvaluationFolder, metric: str) -> str:
 
 
 def say_new_site(files: EvaluationFolder) -> str | None:
-    """Say how the embedding does at unseen sites beside known sites, and beside guessing.
+    """Return a text that compares the embedding at unseen sites with known sites and with guessing.
 
     A site is unseen while none of its scans is in training. The metric is the one that
     `new_site_metric` returns. None if the metric is undefined at unseen sites.

@@ -201,7 +201,7 @@ def _say_all_metrics(files: ResultTables, *, with_folds: bool) -> str:
     """Return the caption of the table of all metrics.
 
     In the table, the standard deviation and the number of folds are printed below each mean over
-    folds. With `with_folds`, the caption explains them.
+    folds. With `with_folds`, the caption explains these two numbers.
     """
     sentence = (
         f"All metrics, of all tested {files.words.items} at once, with their {files.percent} "

@@ -51,9 +51,10 @@ def site_blocks(files: ResultTables) -> list[Block]:
 
 
 def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Picture | None:
-    """Draw a metric at each site, and at all sites in the last row; None if undefined everywhere.
+    """Return a figure of a metric at each site, and at all sites in the last row.
 
-    Both the embedding and the baseline of covariates are drawn.
+    The embedding and the baseline of covariates are drawn. None if the metric is undefined
+    everywhere.
     """
     if metric not in sites or sites[metric].isna().all():
         return None

@@ -220,11 +220,11 @@ class KnownPeople:
 
 
 def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
-    """Return a text for each scan, in order: the scan's digests from all lists, split by spaces.
+    """Return a text for each scan, in order: the scan's digests, separated by spaces.
 
-    Equal digests are written once. The text is "" if a list lacks the scan's digest. Each list has
-    one entry for every scan, for instance the digest of the files that one of several encoders
-    reads.
+    `contents` are lists with one entry for every scan, for instance the digest of the files that
+    one of several encoders reads. Equal digests are written once. The text is "" if a list lacks
+    the scan's digest.
     """
     joined = []
     for scan in zip(*contents, strict=True):

@@ -35,9 +35,9 @@ _REMEDY = "Run 'neurocontrast explain' again."
 class ExplainedBlock:
     """Share of the differences in score between subjects that one group of features carries.
 
-    `name` is the group, ``network`` or ``components``. `map_path` is the brain map of the group;
-    None for an encoder of regional measures, where the table that ranks the measures has a column
-    called `name`.
+    The score is the explained model's. `name` is the group, ``network`` or ``components``.
+    `map_path` is the brain map of the group; None for an encoder of regional measures, where the
+    table that ranks the measures has a column called `name`.
     """
 
     name: str

@@ -62,8 +62,8 @@ class MeasureQuality:
     n_deviations : float
         Distance from the centre, in standard deviations, from which a value is outside.
     least : int
-        Number of outlying measures from which a person is flagged who has a value of all measures;
-        the number may be smaller for a person with missing values.
+        Number of outlying measures from which a person without missing measures is flagged; it may
+        be smaller for a person with missing measures.
     """
 
     people: pd.DataFrame

@@ -34,7 +34,11 @@ def class_scores(files: ResultTables, rows: pd.DataFrame) -> npt.NDArray[np.floa
 
 
 def pool_repeats(files: ResultTables) -> pd.DataFrame:
-    """Return a row for each tested scan: mean score over repeats, most often predicted class."""
+    """Return a table of tested scans with mean scores and most frequent class over repeats.
+
+    Of other columns, such as the site, the first value is taken. Without identifiers of
+    participants, the rows of all repeats are returned.
+    """
     table = tested_rows(files)
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table

@@ -171,7 +171,7 @@ def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str
 def say_outside_brain(share: float) -> str:
     """Say how much of a brain map lies outside the brain, and warn of a large share.
 
-    `share` is of the map's absolute values, from 0 to 1.
+    `share`, from 0 to 1, is of the sum of the map's absolute values.
     """
     sentence = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
     if share < NOTABLE_OUTSIDE:

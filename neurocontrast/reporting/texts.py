@@ -161,9 +161,9 @@ def write(text: str, files: EvaluationFolder, **names: object) -> str:
 def write_paragraphs(text: str, files: EvaluationFolder, **names: object) -> list[tuple[str, str]]:
     """Fill a Jinja text about an evaluation, and return its paragraphs with their headings.
 
-    Returned are pairs of a heading and a paragraph, without empty paragraphs. A line ``##
-    Heading.`` begins a paragraph. The text may use the same variables as a text of the function
-    `write`, such as `files` and the keyword arguments `names`.
+    Returned are pairs of a heading and a paragraph; empty paragraphs are left out. A paragraph
+    begins with a line ``## Heading.`` in the text. The text may use the same variables as a text of
+    the function `write`, such as `files` and the keyword arguments `names`.
     """
     return split_paragraphs(_fill(text, files.words, _names_of(files) | names))
 

@@ -130,7 +130,7 @@ class RandBrainBiasFieldd(RandSignald):
         """Return coefficients of a random polynomial for each sample, made of `uniforms`.
 
         The polynomial forms the bias field. Coefficients have the shape (b, n, n, n), see
-        `smooth_fields`.
+        `smooth_fields`; `uniforms` are random numbers in [0, 1).
         """
         return {"coefficients": polynomials(self.settings.order, normal_numbers(uniforms))}
 
@@ -239,7 +239,7 @@ class _RandNoised(RandVolumed):
         return _SEED_NUMBERS
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return a seed of the noise generator for each sample, made of `uniforms`."""
+        """Return a seed of the noise generator for each sample, made of random numbers `uniforms`."""
         words = (uniforms * 2.0**32).astype(np.int64)
         return {"seed": (words[:, 0] << 31) ^ words[:, 1]}
 

@@ -83,7 +83,7 @@ class RandMirrord(_RandPlaced):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
-        """Return an empty dictionary of ranges, because axes are drawn from a list."""
+        """Return an empty dictionary of ranges, because an axis is chosen from a list."""
         return {}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
@@ -91,7 +91,10 @@ class RandMirrord(_RandPlaced):
         return 1
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return for each sample the axis to mirror, drawn from the settings by `uniforms`."""
+        """Return for each sample the axis to mirror along, chosen by the random numbers `uniforms`.
+
+        The axis is one of the settings' axes.
+        """
         axes = np.array(self.settings.axes)
         return {"axis": axes[(uniforms[:, 0] * len(axes)).astype(np.intp)]}
 
@@ -183,9 +186,9 @@ class RandBrainAffined(_RandPlaced, RandSignald):
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
         """Return random angles in degrees, shifts in voxels, and reciprocals of scale factors.
 
-        Each is an array (b, 3), a number for each axis, made of `uniforms`, random numbers in [0,
-        1). A scale factor multiplies the brain's lengths along an axis: a reciprocal above 1
-        shrinks the brain.
+        Each is an array (b, 3), a number for each axis, made of the random numbers `uniforms`. A
+        scale factor multiplies the brain's lengths along an axis: a reciprocal above 1 shrinks the
+        brain.
         """
         lowest, highest = self.settings.scale
         limits = {

@@ -184,7 +184,8 @@ def _ranking(explanation: Explanation) -> list[Block]:
 def _surface(explanation: Explanation) -> Picture | None:
     """Return the picture of cortical surfaces that `explain` wrote; None if there is none.
 
-    The file ``surface.png`` beside the map is read, and returned as a `Picture` with a caption.
+    The file ``surface.png`` in the explanation's folder is read, and returned as a `Picture` with a
+    caption.
     """
     path = explanation.map_path.with_name("surface.png")
     if not path.is_file():

@@ -103,11 +103,11 @@ def table_parts(
     classes: Sequence[str | None],
     file: str,
 ) -> Table:
-    """Return a table of the page of metrics and intervals for each part of the cohort.
+    """Return a report's table of metrics and intervals, a row for each part of the cohort.
 
-    `parts` has a row for each part, such as a site, with the part's name in `column`. `where` is
-    put after "Metrics" in the caption ("at each site"), `classes` are the classes whose scans are
-    counted in a column, and `file` names the table on disk that has all metrics.
+    `parts` has the values of each part, such as a site, with the part's name in `column`. `where`
+    is put after "Metrics" in the caption ("at each site"), `classes` are the classes whose scans
+    are counted in a column, and `file` names the table on disk that has all metrics.
     """
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
     columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]

@@ -130,10 +130,10 @@ class MeasuredBaseline:
         return self.increment.get(metric, Increment()).difference
 
     def outcome(self, metric: str) -> Verdict:
-        """Judge by the interval of a metric's difference whether the embedding beats the baseline.
+        """Return a word for whether the embedding beats the baseline in `metric`.
 
-        ``better`` and ``worse`` if the interval excludes zero, ``open`` if zero is within,
-        ``unknown`` without interval.
+        ``better`` or ``worse`` if the interval of the difference excludes zero, ``open`` if zero is
+        within, ``unknown`` without interval.
         """
         interval = self.increment.get(metric, Increment()).interval
         higher_is_better = describe_metric(metric).higher_is_better
@@ -212,10 +212,10 @@ def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBasel
 
 
 def say_baselines(s: Result, metric: str) -> str:
-    """Say whether the embedding beats the baselines in `metric`, in one sentence for each input.
+    """Return a text on whether the embedding beats the baselines in `metric`, a sentence an input.
 
     Baselines of one input, such as the regional measures, differ in their estimator and share a
-    sentence. Empty if no baseline has both a value and a difference from the embedding.
+    sentence. The text is "" if no baseline has both a value and a difference from the embedding.
     """
     alike: dict[str, list[MeasuredBaseline]] = {}
     for model in list_baselines(s):
@@ -268,10 +268,10 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 
 
 def say_weights(s: Result) -> str:
-    """Say which share in the embedding's variance inner folds gave to each group of features.
+    """Return words on the share in the embedding's variance that each group of features was given.
 
-    Groups are, for example, the features of the network and those of the encoder's linear
-    components. Empty if the evaluation recorded no shares.
+    Inner folds chose the shares. Groups are, for example, the features of the network and those of
+    the encoder's linear components. The text is "" if the evaluation recorded no shares.
     """
     weights = s.probe.weights
     if not weights:
@@ -290,12 +290,12 @@ def say_weights(s: Result) -> str:
 
 
 def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
-    """Say whether the embedding is better in `metric` than each of several baselines.
+    """Return words on whether the embedding is better in `metric` than each of several baselines.
 
     The baselines, `models`, have the same input, such as the regional measures, and differ in their
     estimator; `best` is the one with the best value of the metric. The verdict is that of the
-    baseline least favourable to the embedding, which is named by its estimator. The returned words
-    end a sentence of `say_baselines`.
+    baseline least favourable to the embedding, which is named by its estimator. The words end a
+    sentence of `say_baselines`.
     """
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)
@@ -324,7 +324,7 @@ def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) 
 
 
 def _reach(models: list[MeasuredBaseline], metric: str) -> str:
-    """Begin a sentence with the value of `metric` that each of `models` reaches.
+    """Return the beginning of a sentence: the value of `metric` that each of `models` reaches.
 
     The models have the same input, such as the regional measures, and differ in their estimator,
     which is named after each value: "12 regional measures, without any encoder, reach AUC 0.71 by
@@ -345,7 +345,7 @@ def _reach(models: list[MeasuredBaseline], metric: str) -> str:
 
 
 def say_estimators(s: Result) -> str:
-    """Say in one sentence by which estimator each model was fitted; "" if none is recorded.
+    """Return a sentence on the estimator that was fitted to each model; "" if none is recorded.
 
     Models are the embedding, the covariates alone, and the baselines of `list_baselines`.
     """

@@ -275,7 +275,7 @@ def render(
     environment: Mapping[str, Any] | None = None,
     script: str = "",
 ) -> str:
-    """Lay out `sections` below a head as one HTML page, which loads no other file.
+    """Return the text of an HTML page of `sections` below a head, which loads no other file.
 
     Without `script`, the page runs nothing. A first section called ``warnings`` comes before the
     list of contents. `simulated` puts a banner on top. `environment` gives the version and the date

@@ -184,9 +184,9 @@ def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
     """Return one table of the learning curves of all compared models and of the baselines.
 
-    A compared model is the embedding of one of the `evaluations`; the baselines are those of the
-    first evaluation. A baseline with the name of a compared model gets “(baseline)” behind its
-    name.
+    A compared model predicts from the embedding of one of the `evaluations`; the baselines are
+    those of the first evaluation. A baseline with the name of a compared model gets “(baseline)”
+    behind its name.
     """
     curves = {
         name: files.summary.part(LearningCurve) or LearningCurve()
@@ -206,9 +206,9 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
 
 
 def _estimator_of(files: EvaluationFolder) -> str | None:
-    """Name the estimator on an evaluation's frozen features; None for a fine-tuned network.
+    """Return the name of the estimator on an evaluation's frozen features.
 
-    None, too, if the evaluation recorded no name.
+    None for a fine-tuned network, or if the evaluation recorded no name.
     """
     if files.summary.finetuning:
         return None

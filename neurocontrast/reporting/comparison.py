@@ -251,7 +251,7 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
 
 
 def say_comparison(files: Comparison) -> str:
-    """Say in one sentence how each model differs from the reference model in the headline metric.
+    """Return a sentence on each model's difference from the reference model in the headline metric.
 
     The headline metric is the most important one for the kind of target, `headline` of the
     comparison `files`; the reference model is its `reference`.
@@ -320,7 +320,7 @@ def _verdict(files: Comparison, row: "pd.Series[Any]") -> str:
 
 
 def _say_estimators(files: Comparison) -> str:
-    """Name the models' estimators if they differ; empty if all models have the same."""
+    """Return words that name the models' estimators; "" if all models have the same."""
     estimators = {}
     for model in files.summary.models:
         if model.estimator:

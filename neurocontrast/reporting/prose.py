@@ -28,10 +28,10 @@ NOTABLE_OUTSIDE = 0.3
 
 
 def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
-    """Judge by the interval of a difference in a metric whether the first model is better.
+    """Return a word for whether the first of two models is better by the interval of a difference.
 
-    `interval` is of the first model's value minus the second's. If the whole interval is above
-    zero, the first model is ``better``; below zero, it is ``worse``; the other way round where not
+    `interval` is of a metric: the first model's value minus the second's. ``better`` if the whole
+    interval is above zero, ``worse`` if it is below zero; the other way round where not
     `higher_is_better`, as for an error. ``open`` if zero is within; ``unknown`` without interval.
     """
     if not interval:
@@ -77,13 +77,13 @@ def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) ->
 def judge_guess(
     gain: float | None, low: float | None, high: float | None, *, higher_is_better: bool
 ) -> OfGuess | None:
-    """Judge a model against a constant guess by the paired difference in a metric.
+    """Return a word for how a model compares with a constant guess in a metric.
 
     `gain` is the model's value minus the guess's, with an interval from `low` to `high`. A gain is
     in the model's favour if it is positive, or negative where not `higher_is_better`, as for an
-    error. If the interval excludes zero, ``better`` or ``worse`` is returned. If the interval is
-    missing or holds zero, ``not shown`` is returned for a gain in the model's favour, and
-    ``no better`` for any other. None if `gain` is None.
+    error. If the interval excludes zero, the word is ``better`` or ``worse``. If the interval is
+    missing or holds zero, it is ``not shown`` for a gain in the model's favour, and ``no better``
+    for any other. None if `gain` is None.
     """
     if gain is None:
         return None
@@ -130,9 +130,10 @@ def judge_chance(value: float, low: float | None, high: float | None, *, chance:
 
 
 def say_chance(verdict: OfChance, chance: float) -> str:
-    """Say from a verdict of `judge_chance` whether a metric at unseen sites is above chance.
+    """Return a sentence on whether a metric at unseen sites is above chance.
 
-    `chance` is the value of the metric that guessing reaches.
+    `verdict` is the result of `judge_chance`, and `chance` the value of the metric that guessing
+    reaches.
     """
     level = number_text(chance, digits=2)
     if verdict == "open":
@@ -169,7 +170,7 @@ def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str
 
 
 def say_outside_brain(share: float) -> str:
-    """Say how much of a brain map lies outside the brain, and warn of a large share.
+    """Return a text on how much of a brain map lies outside the brain; a large share is warned of.
 
     `share`, from 0 to 1, is of the sum of the map's absolute values.
     """

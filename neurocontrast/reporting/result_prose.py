@@ -103,7 +103,7 @@ class ScanResult:
         return ", ".join(count_texts(self.files.summary.n))
 
     def sentence(self) -> str:
-        """Say in a sentence which values of metric `key` the embedding and its baselines reach."""
+        """Return a sentence with the values of metric `key` of the embedding and its baselines."""
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}."
@@ -153,7 +153,7 @@ class ScanResult:
         return ""
 
     def _amount(self, value: float | None) -> str:
-        """Write a value of metric `key` for a sentence, such as "71" (of 100 scans) for 0.71."""
+        """Return a value of metric `key` as text, such as "71" (of 100 scans) for 0.71."""
         if value is None:
             return DASH
         if self.key == "mae":
@@ -221,10 +221,10 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value of metric `key` covariates alone reach; empty if unknown.
+        """Return a plain sentence on the value of metric `key` that covariates alone reach.
 
-        The value is unknown if the evaluation has no covariates, such as age, or the metric is
-        undefined for them. A mean absolute error is written with as many decimals as `value`, the
+        The text is "" if the evaluation has no covariates, such as age, or the metric is undefined
+        for covariates. A mean absolute error is written with as many decimals as `value`, the
         embedding's.
         """
         alone = self.value_of_covariates
@@ -378,7 +378,7 @@ def result_prose(files: EvaluationFolder) -> ResultProse:
 
 
 def _change_text(change: Increment) -> str:
-    """Write a difference in a metric with its interval: "+0.050 (+0.010 to +0.090)".
+    """Return a difference in a metric with its interval as text: "+0.050 (+0.010 to +0.090)".
 
     The text is "" if the difference was not computed.
     """

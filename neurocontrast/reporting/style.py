@@ -370,7 +370,7 @@ def draw_intervals(
 
 
 def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
-    """List values for an alternative text: "site-01: embedding 0.71 (0.60 to 0.80); site-02: …"."""
+    """Return values as alternative text: "site-01: embedding 0.71 (0.60 to 0.80); site-02: …"."""
     parts = []
     for row, label in enumerate(labels):
         values = []
@@ -398,7 +398,7 @@ def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def about_thinning(n_shown: int, n_all: int, items: str) -> str:
-    """Say how many of all scans or other `items` are drawn as points; empty if all are."""
+    """Return words on how many of all scans or other `items` are drawn as points; "" if all are."""
     return (
         f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random."
         if n_shown < n_all

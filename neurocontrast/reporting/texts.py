@@ -72,7 +72,7 @@ class PermutationResult:
 
 
 def within_text(within_site: bool | None, within_fold: bool | None) -> str:
-    """Name the strata within which labels were exchanged, "site and fold"; empty without strata."""
+    """Return the strata within which labels were exchanged as text, "site and fold"; "" without."""
     places = []
     if within_site:
         places.append("site")

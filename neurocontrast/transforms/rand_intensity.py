@@ -239,7 +239,7 @@ class _RandNoised(RandVolumed):
         return _SEED_NUMBERS
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return a seed of the noise generator for each sample, made of random numbers `uniforms`."""
+        """Return a seed of the noise generator for each sample, made of the numbers `uniforms`."""
         words = (uniforms * 2.0**32).astype(np.int64)
         return {"seed": (words[:, 0] << 31) ^ words[:, 1]}
 

@@ -82,7 +82,10 @@ def show_brain(files: EvaluationFolder) -> Section | None:
 
 
 def say_colours(explanation: Explanation) -> str:
-    """Say which prediction the orange and the purple places of an explanation's map speak for."""
+    """Return a sentence on the prediction that the orange and purple places of a map speak for.
+
+    The map is the `explanation`'s.
+    """
     positive = explanation.record.positive
     towards = quoted(positive) if positive else "a higher predicted value"
     orange = f"what is there speaks for {towards}"
@@ -100,9 +103,9 @@ def say_colours(explanation: Explanation) -> str:
 
 
 def say_block(block: ExplainedBlock) -> str:
-    """Say which share of score differences between subjects a group of features carries.
+    """Return a sentence on the share of score differences that a group of features carries.
 
-    The score is the output of the explained linear probe for a subject.
+    The differences are between subjects, and the score is the output of the explained linear probe.
     """
     carries = "carries" if block.name == "network" else "carry"
     return (
@@ -112,7 +115,7 @@ def say_block(block: ExplainedBlock) -> str:
 
 
 def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
-    """Say how many of all regional measures a ranking shows, and how to read the intervals."""
+    """Return a text on how many of all regional measures a ranking shows, and on the intervals."""
     return (
         f"The {n_shown} of {record.n_measures or n_shown} measures with the largest share. "
         f"Intervals are of 95% over {record.n_resamples} resamples of {record.n_units} "

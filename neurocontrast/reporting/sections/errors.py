@@ -43,7 +43,7 @@ def count_confusion(files: ResultTables) -> npt.NDArray[np.float64]:
 
 
 def _count_text(n: float) -> str:
-    """Write a count: "12", or "12.5" for a mean over repeats."""
+    """Return a count as text: "12", or "12.5" for a mean over repeats."""
     return f"{n:.1f}".removesuffix(".0")
 
 

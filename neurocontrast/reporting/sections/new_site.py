@@ -220,11 +220,11 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
 
 
 def _say_error(files: EvaluationFolder, key: str) -> str:
-    """Say by which factor an error of the embedding is larger at unseen sites than at known sites.
+    """Return a sentence on how much larger an error is at unseen sites than at known sites.
 
-    The error is the first of Brier score, log-loss and mean absolute error for which the ratio was
-    measured. The metric `key` is passed over, because the section shows that metric already. Empty
-    without such a ratio.
+    The error is the embedding's: the first of Brier score, log-loss and mean absolute error for
+    which the ratio was measured. The metric `key` is passed over, because the section shows that
+    metric already. The text is "" without such a ratio.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
@@ -319,7 +319,7 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
 
 
 def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
-    """Lay out `rows` as a table of the page, with a row for each site and a last row for all sites.
+    """Return a table of the page for `rows`: a row for each site, and a last row for all sites.
 
     One column has the embedding's metric while the site is known (other scans of the site are in
     training), and another while the site is unseen. Further columns have the metric of the

@@ -266,7 +266,7 @@ def _metric_row(files: ResultTables, key: str) -> dict[str, Any]:
 
 
 def say_permutation(files: ResultTables) -> str:
-    """Explain the evaluation's permutation p-values, for the note of the table of metrics."""
+    """Return a text that explains the permutation p-values, for the note of the metrics' table."""
     test = files.summary.permutation
     assert test is not None, "asked for with a permutation test alone"
     held = within_text(test.within_site, test.within_fold)

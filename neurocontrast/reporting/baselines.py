@@ -292,10 +292,9 @@ def say_weights(s: Result) -> str:
 def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
     """Return words on whether the embedding is better in `metric` than each of several baselines.
 
-    The baselines, `models`, have the same input, such as the regional measures, and differ in their
-    estimator; `best` is the one with the best value of the metric. The verdict is that of the
-    baseline least favourable to the embedding, which is named by its estimator. The words end a
-    sentence of `say_baselines`.
+    The baselines, `models`, have the same input and differ in their estimator; `best` is the one
+    with the best value of the metric. The verdict is the one least favourable to the embedding. The
+    words, which end a sentence of `say_baselines`, name that baseline's estimator.
     """
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)

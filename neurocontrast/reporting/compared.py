@@ -184,9 +184,8 @@ def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
     """Return one table of the learning curves of all compared models and of the baselines.
 
-    A compared model predicts from the embedding of one of the `evaluations`; the baselines are
-    those of the first evaluation. A baseline with the name of a compared model gets “(baseline)”
-    behind its name.
+    Baselines are those of the first of the `evaluations`. A baseline with the name of a compared
+    model gets “(baseline)” behind its name.
     """
     curves = {
         name: files.summary.part(LearningCurve) or LearningCurve()

@@ -247,9 +247,8 @@ def _shaded(value: float) -> tuple[str, str]:
 def _pictures(quality: MeasureQuality) -> list[Picture]:
     """List a figure for each of the `N_PICTURES` measures with the most outlying people.
 
-    Among measures with equally many, those with a larger shift come first (the largest distance of
-    a site's median from usual values). Constant measures and measures without values are passed
-    over.
+    Among measures with equally many, those with the larger `shift` in `quality.measures` come
+    first. Constant measures and measures without values are passed over.
     """
     measures = quality.measures
     drawn = measures[~measures["is_constant"] & measures["median"].notna()]

@@ -127,9 +127,8 @@ def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
 def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
     """List figures of slices of the brain map of one group of features, `block`.
 
-    The group is the features of the encoder's network, or of its linear components. The captions
-    end with `colours`, words on the meaning of colours. A map that cannot be read is replaced by a
-    remark.
+    The group is the features of the encoder's network, or of its linear components. `colours` ends
+    the captions. A map that cannot be read is replaced by a remark.
     """
     assert block.map_path is not None
     try:

@@ -51,9 +51,8 @@ def show_external(files: EvaluationFolder) -> Section | None:
 def _draw_predictions(tested: ResultTables) -> list[Block]:
     """Return a block with the figures of the predictions in an external test, in a list.
 
-    The figures depend on the kind of target: two classes have an ROC curve, a precision-recall
-    curve and a confusion matrix, more classes a confusion matrix, and a continuous target has a
-    plot of predicted against true values. The list is empty without a figure.
+    Two classes have an ROC curve, a precision-recall curve and a confusion matrix, more classes a
+    confusion matrix, and a continuous target has a plot of predicted against true values.
     """
     if tested.kind == "continuous":
         return pictures(draw_predicted(tested))

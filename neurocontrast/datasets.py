@@ -53,7 +53,7 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
     Parameters
     ----------
     path : path, optional
-        Folder of the sample; by default the folder in the environment variable
+        Folder to read the sample from; by default the one in the environment variable
         ``NEUROCONTRAST_SAMPLE``, or else ``sample/`` of the repository that the package is used
         from. An installed wheel has no sample.
 
@@ -114,7 +114,9 @@ class MeasuresSample:
 def load_measures(
     name: str = "ds000222", path: str | os.PathLike[str] | None = None
 ) -> MeasuresSample:
-    """Load FreeSurfer's measures of real people, for example of a site that no weights have seen.
+    """Load a sample of real people with FreeSurfer's regional measures.
+
+    Only the table of people is read; the tables of measures are checked, and their paths returned.
 
     Parameters
     ----------
@@ -122,7 +124,7 @@ def load_measures(
         ``ds000222``: 79 people of 21 to 73 years, from whom the weights `measures` did not learn.
         ``piop2``: 226 students, tables as FreeSurfer wrote them.
     path : path, optional
-        Folder of the sample; see `load_sample`.
+        Folder to read the samples from; see `load_sample`.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def as_progress(given: Progress | bool | None) -> Progress:
 
     A `Progress` is returned unchanged. None, the default, shows lines on standard error in a
     terminal or a notebook and nothing elsewhere; warnings are issued by Python's `warnings`. True
-    shows the bars or lines of the command line, False nothing, warnings included.
+    shows the bars or lines of the command line. False shows nothing, and hides warnings, too.
     """
     if given is None:
         if is_watched():
@@ -132,7 +132,7 @@ class _Rate(rich_progress.ProgressColumn):
 class _Display(rich_progress.Progress):
     """Rich's progress bars, with the metrics of each task on a line below the task's bar.
 
-    A narrow terminal thus fits both.
+    So a narrow terminal has room for bar and metrics.
     """
 
     def __init__(self, console: Console) -> None:

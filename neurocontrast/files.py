@@ -1,4 +1,4 @@
-"""Write files whole or not at all, compute digests of content, and name the files of a scan."""
+"""Write files whole or not at all, compute digests of content, and list the files of a scan."""
 
 from __future__ import annotations
 
@@ -113,7 +113,11 @@ def files_near(place: Path, name: str) -> Iterator[Path]:
 
 
 def relative_path(path: Path, start: Path) -> Path:
-    """Return an absolute path relative to a folder; unchanged if ``..`` would follow a link."""
+    """Return the absolute `path` as a path relative to the folder `start`.
+
+    The path is returned unchanged if the relative one would lead elsewhere, because ``..`` follows
+    a link.
+    """
     relative = Path(os.path.relpath(path, start))
     if os.path.realpath(start / relative) == os.path.realpath(path):
         return relative
@@ -360,7 +364,8 @@ def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
 def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
     """Write `table` to `path`, and `about` to the ``.json`` file of the same name.
 
-    A killed process leaves no table beside the JSON file of another table.
+    If the process is killed, the folder never holds the new table with the old JSON file, or the
+    reverse.
     """
     with atomic_path(path) as of_table, atomic_path(path.with_suffix(".json")) as of_json:
         write_table(of_table, table)
@@ -379,9 +384,9 @@ def digest_of(*parts: object) -> str:
 
 
 class DigestSink(io.RawIOBase):
-    """Binary file that keeps none of the bytes written, only their SHA-256 and number.
+    """Binary file that keeps none of the bytes written, only the SHA-256 and the number of bytes.
 
-    A table of embeddings is written to one, to learn the digest of its file.
+    A table of embeddings is written to one, to learn the digest of the table's file.
     """
 
     def __init__(self) -> None:

@@ -145,10 +145,10 @@ class Recognised:
 
     @property
     def subjects(self) -> frozenset[str]:
-        """Set of all recognised subjects, which joins `named` and `renamed`.
+        """Set of all recognised subjects: `named` (by identifier) and `renamed` (by content).
 
-        A subject is in the set if the identifier, the content of a row, or both were in the
-        training.
+        A subject is recognised if the identifier, or the content of one of the subject's rows in
+        the table (a scan or measures), was in the training of an encoder or a probe.
         """
         return self.named | self.renamed
 
@@ -189,7 +189,11 @@ class KnownPeople:
         return cls(digests, frozenset(" ".join(contents).split()), all(contents))
 
     def find(self, subjects: Collection[str], contents: Collection[str]) -> Recognised:
-        """Find subjects of a table who were in the training, by identifier or content of any row.
+        """Return which subjects of a table were in the training, by identifier or by content.
+
+        The training is the one whose digests this object holds. Returned is a `Recognised`. A
+        subject is recognised by content if the scan or the measures of any of the subject's rows
+        were in the training.
 
         Parameters
         ----------
@@ -216,10 +220,11 @@ class KnownPeople:
 
 
 def join_contents(contents: Sequence[Sequence[str]]) -> list[str]:
-    """Join each scan's digests from several lists to one text; "" if a list lacks the digest.
+    """Return a text for each scan, in order: the scan's digests, separated by spaces.
 
-    Each list has one entry for every scan, for instance the digest of the files that one of
-    several encoders reads.
+    `contents` are lists with one entry for every scan, for instance the digest of the files that
+    one of several encoders reads. Equal digests are written once. The text is "" if a list lacks
+    the scan's digest.
     """
     joined = []
     for scan in zip(*contents, strict=True):

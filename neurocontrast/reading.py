@@ -147,7 +147,10 @@ def problem_of_content(path: str | os.PathLike[str]) -> str:
 
 
 def _problem_of_pointer(content: bytes) -> str:
-    """Return problem and remedy if a file's `content` is a git-lfs or annex pointer; "" if not."""
+    """Return words on problem and remedy if a file is a git-lfs or git-annex pointer; "" if not.
+
+    The words are part of an error message. `content` is the content of the file.
+    """
     for start, problem in _POINTERS.items():
         if content.startswith(start):
             return problem

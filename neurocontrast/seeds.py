@@ -29,8 +29,8 @@ def derive_generator(*keys: int | str) -> np.random.Generator:
 def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.ndarray:
     """Draw uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
 
-    A row depends on the keys and the number of its sample alone. A generator for each sample would
-    take forty times as long.
+    A sample's row depends on the keys and the sample's number alone. A generator for each sample
+    would take forty times as long.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 def derive_many_uniforms(
     keys: Sequence[Sequence[int | str]], *, samples: ArrayLike, n_numbers: Sequence[int]
 ) -> list[np.ndarray]:
-    """Draw the numbers of `derive_uniforms` for each of several `keys` in one call.
+    """Draw random numbers as `derive_uniforms` does, for several sets of `keys` in one call.
 
-    Return an array (n samples, n numbers) for each key, whose second length is given by
-    `n_numbers`.
+    Returned is a list with an array for each set of keys: a row for each of `samples`, and as many
+    columns as `n_numbers` says for the set.
     """
     numbers = np.asarray(samples).astype(np.uint64)
     n_blocks = -(-np.array(n_numbers) // 4)

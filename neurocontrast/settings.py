@@ -199,7 +199,7 @@ class KindsInSchema:
     key : str
         The key that names the component, such as ``loss``.
     models : function
-        Returns the settings of each name.
+        Returns name of a component → class of the component's settings.
     is_required : bool, default True
         Whether the section must have the key.
     of_user : bool, default False
@@ -222,11 +222,11 @@ class KindsInSchema:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return the JSON schema of the annotated section: one schema of several, by component.
+        """Return the JSON schema of a section, which allows any one of the components' schemas.
 
         The components are the losses, kernels or kinds of data that the section may name by its key
-        `key`; `models` returns their settings, whose schemas are joined. The given `schema` is not
-        used.
+        `key`; `models` returns the settings class of each component, from which the component's
+        schema is made. The given `schema` is not used.
         """
         del schema
         choices: list[CoreSchema | tuple[CoreSchema, str]] = []
@@ -247,12 +247,12 @@ class KindsInSchema:
 
 
 def settings_from(model: type[_Model], given: Mapping[str, object], *, source: str) -> _Model:
-    """Check a mapping of keys and values, and return the settings as a model.
+    """Check a mapping of keys and values, and return the settings as an instance of `model`.
 
     Parameters
     ----------
     model : class
-        Type of the settings.
+        Pydantic class of the settings.
     given : mapping
         Keys and values.
     source : str
@@ -291,20 +291,21 @@ def choose(
     default: str | None = None,
     from_json: bool = False,
 ) -> BaseModel:
-    """Check the section `given` by the component that the section names, and return the settings.
+    """Check the section `given`, and return the settings of the component that the section names.
 
-    A component is, for instance, the loss that the key ``loss`` names; each has a settings class.
+    A component is, for instance, the loss that the key ``loss`` names. Each has a settings class,
+    by which the section is checked, and of which an instance is returned.
 
     Parameters
     ----------
     given : mapping or model
-        The section; settings are returned unchanged.
+        The section; an instance of a settings class is returned unchanged.
     key : str
         Key that names the component, such as ``loss``.
     names : sequence of str
         Names that a message offers.
     find : function
-        Returns the model of a name, or None.
+        Returns the settings class of a name, or None.
     default : str, optional
         Name of the component for a section without the key.
     from_json : bool
@@ -404,7 +405,7 @@ def _dotted(keys: Sequence[str | int]) -> str:
 def _lines_of_section(problem: ErrorDetails) -> Iterator[str]:
     """Yield the messages on wrong keys of a nested section, each with the section's key in front.
 
-    `problem` is the entry of pydantic's error that `_explained` made for the section.
+    `problem` is the section's entry in pydantic's error, which holds the messages of `_explained`.
     """
     section = _dotted(problem["loc"])
     for line in problem["ctx"]["lines"]:

@@ -1,8 +1,8 @@
 """Baselines (models that the embedding is tested against): metrics, and sentences about them.
 
-A baseline has no encoder, or reads only a part of the embedding's features. Where several baselines
-read the same input, such as the regional measures, the verdict least favourable to the embedding is
-reported.
+A baseline has no encoder, or reads a part of the embedding's features alone, or joins features of
+its own with the embedding. Baselines of one input, such as the regional measures, share a sentence
+on each metric, which gives the verdict of the one that is least favourable to the embedding.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ class MeasuredBaseline:
     def alone(self) -> str:
         """Name of the model in a figure: "only regions"; "regions + embedding" for a joined model.
 
-        A joined model reads the features of the baseline `beside` together with the embedding. Its
-        `name` says so, and is returned unchanged; all other names follow "only".
+        A joined model reads the embedding together with the features of another baseline, whose key
+        is `beside`. The `name` of a joined model says so, and is returned unchanged; any other
+        `name` follows "only".
         """
         if self.beside:
             return self.name
@@ -102,10 +103,11 @@ class MeasuredBaseline:
 
     @property
     def without(self) -> str:
-        """Words after the model's name in a sentence: " without an encoder"; empty if joined.
+        """Words after the model's name in a sentence: " without an encoder"; "" for a joined model.
 
-        If the model lacks only a part of the embedding, that part (`lacks`) is named in place of
-        the encoder. A joined model (`beside`) reads the features of the embedding as well.
+        A joined model reads the embedding together with the features of another baseline
+        (`beside`). For a model that lacks only a part of the embedding, the words are " without"
+        and that part, `lacks`.
         """
         if self.beside:
             return ""
@@ -113,11 +115,11 @@ class MeasuredBaseline:
 
     @property
     def named(self) -> str:
-        """Baseline in a sentence with its estimator: "12 regional measures by ridge regression"."""
+        """Words for baseline and estimator: "12 regional measures by ridge regression"."""
         return with_estimator(self.plural, self.by)
 
     def value(self, metric: str) -> float | None:
-        """Return the baseline's value of `metric`: pooled, or the mean over folds if undefined.
+        """Return the baseline's pooled value of `metric`; if undefined, the mean over folds.
 
         None if both are undefined.
         """
@@ -128,10 +130,10 @@ class MeasuredBaseline:
         return self.increment.get(metric, Increment()).difference
 
     def outcome(self, metric: str) -> Verdict:
-        """Judge by the interval of a metric's difference whether the embedding beats the baseline.
+        """Return a word for whether the embedding beats the baseline in `metric`.
 
-        ``better`` and ``worse`` if the interval excludes zero, ``open`` if zero is within,
-        ``unknown`` without interval.
+        ``better`` or ``worse`` if the interval of the difference excludes zero, ``open`` if zero is
+        within, ``unknown`` without interval.
         """
         interval = self.increment.get(metric, Increment()).interval
         higher_is_better = describe_metric(metric).higher_is_better
@@ -190,8 +192,9 @@ def with_estimator(words: str, title: str) -> str:
 
 
 def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBaseline]:
-    """Return the model with the best value of `metric` for each kind of input among `models`.
+    """List the models with the best value of `metric`, one for each kind of input among `models`.
 
+    Best is the highest value, or the lowest of a metric for which less is better, such as an error.
     Models of one kind of input, such as the regional measures, differ in their estimator. Models
     without a value are passed over.
     """
@@ -209,10 +212,10 @@ def strongest(models: list[MeasuredBaseline], metric: str) -> list[MeasuredBasel
 
 
 def say_baselines(s: Result, metric: str) -> str:
-    """Say whether the embedding beats the baselines in `metric`, in one sentence for each input.
+    """Return a text on whether the embedding beats the baselines in `metric`, a sentence an input.
 
     Baselines of one input, such as the regional measures, differ in their estimator and share a
-    sentence. Empty if no baseline has both a value and a difference from the embedding.
+    sentence. The text is "" if no baseline has both a value and a difference from the embedding.
     """
     alike: dict[str, list[MeasuredBaseline]] = {}
     for model in list_baselines(s):
@@ -233,21 +236,21 @@ def say_baselines(s: Result, metric: str) -> str:
 
 
 def _is_no_part(models: list[MeasuredBaseline]) -> bool:
-    """Return False, which sorts first, if `models` lack the network's features.
+    """Return False, which sorts first, for models that read a part of the embedding alone.
 
-    Such models read only the linear components of an embedding that has the network's features
-    beside them.
+    Such `models`, baselines of one input, lack the network's features, and read only the linear
+    components that the embedding has besides.
     """
     return models[0].lacks != NETWORK
 
 
 def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric: str) -> str:
-    """Say how large a gain in `metric` is, with interval and verdict, as a part of a sentence.
+    """Return words on a gain in `metric`, as a part of a sentence: size, interval and verdict.
 
-    A gain is the metric with certain features minus the metric without, for example with the
-    network's features and without, beside the same principal components; `increments` holds the
-    gains by metric. `subject` names the gain, such as "what the network adds to them", and begins
-    the returned words.
+    A gain is the metric with certain features minus the metric without, for example with and
+    without the network's features, both times with the same principal components; `increments`
+    holds the gains by metric. The words begin with `subject`, a name for the gain such as "what the
+    network adds to them" (to the components).
     """
     gain = increments.get(metric, Increment())
     amount = number_text(gain.difference, digits=2, signed=True)
@@ -265,10 +268,10 @@ def _say_gain(s: Result, subject: str, increments: dict[str, Increment], metric:
 
 
 def say_weights(s: Result) -> str:
-    """Say which share in the embedding's variance inner folds gave to each group of features.
+    """Return words on the share in the embedding's variance that each group of features was given.
 
-    Groups are, for example, the network's features and the linear components beside the network.
-    Empty if the evaluation recorded no shares.
+    Inner folds chose the shares. Groups are, for example, the features of the network and those of
+    the encoder's linear components. The text is "" if the evaluation recorded no shares.
     """
     weights = s.probe.weights
     if not weights:
@@ -287,11 +290,11 @@ def say_weights(s: Result) -> str:
 
 
 def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) -> str:
-    """Say whether the embedding is better in `metric` than each of several baselines.
+    """Return words on whether the embedding is better in `metric` than each of several baselines.
 
-    The baselines, `models`, have the same input, such as the regional measures, and differ in their
-    estimator; `best` has the best value of the metric. The verdict least favourable to the
-    embedding is said. The returned words end a sentence of `say_baselines`.
+    The baselines, `models`, have the same input and differ in their estimator; `best` is the one
+    with the best value of the metric. The verdict is the one least favourable to the embedding. The
+    words, which end a sentence of `say_baselines`, name that baseline's estimator.
     """
     by_favour = sorted(models, key=lambda model: _OUTCOMES.index(model.outcome(metric)))
     outcome = by_favour[0].outcome(metric)
@@ -320,7 +323,7 @@ def _judge(models: list[MeasuredBaseline], best: MeasuredBaseline, metric: str) 
 
 
 def _reach(models: list[MeasuredBaseline], metric: str) -> str:
-    """Begin a sentence with the value of `metric` that each of `models` reaches.
+    """Return the beginning of a sentence: the value of `metric` that each of `models` reaches.
 
     The models have the same input, such as the regional measures, and differ in their estimator,
     which is named after each value: "12 regional measures, without any encoder, reach AUC 0.71 by
@@ -341,7 +344,10 @@ def _reach(models: list[MeasuredBaseline], metric: str) -> str:
 
 
 def say_estimators(s: Result) -> str:
-    """Say which estimator was fitted to embedding, covariates and baselines; empty if unknown."""
+    """Return a sentence on the estimator that was fitted to each model; "" if none is recorded.
+
+    Models are the embedding, the covariates alone, and the baselines of `list_baselines`.
+    """
     names = {"embedding": "embedding"}
     if s.baseline_covariates:
         names["baseline"] = "covariates"

@@ -125,7 +125,7 @@ class Shades:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Figures side by side where there is room; `wide` figures one under another."""
+    """Figures side by side where there is room or, if the block is `wide`, one under another."""
 
     block: ClassVar[str] = "pictures"
     pictures: Sequence[Picture]
@@ -275,7 +275,7 @@ def render(
     environment: Mapping[str, Any] | None = None,
     script: str = "",
 ) -> str:
-    """Lay out `sections` below a head as one HTML page, which loads no other file.
+    """Return the text of an HTML page of `sections` below a head, which loads no other file.
 
     Without `script`, the page runs nothing. A first section called ``warnings`` comes before the
     list of contents. `simulated` puts a banner on top. `environment` gives the version and the date
@@ -404,7 +404,7 @@ def make_table(
 def ends(key: str, interval: Sequence[float | None] | None) -> dict[str, float | None]:
     """Return the ends of an interval as values of a table's row: ``<key>_low`` and ``<key>_high``.
 
-    Both are None without an interval.
+    Without an interval, both ends are None.
     """
     low, high = interval or (None, None)
     return {f"{key}_low": low, f"{key}_high": high}

@@ -62,11 +62,12 @@ _SHARED = {
 def load_evaluations(
     folders: Sequence[str | os.PathLike[str]], *, names: Sequence[str]
 ) -> dict[str, EvaluationFolder]:
-    """Read evaluation folders, and return them by the name of their model.
+    """Read evaluation folders, and return name of the model → content of the model's folder.
 
-    Predictions are sorted by scan and repeat. An evaluation that lacks a needed column is refused.
-    An evaluation whose target, scans or folds differ from the first evaluation's is refused too:
-    a difference between the two models would mean nothing.
+    `names` has a name for the model of each of `folders`. Predictions are sorted by scan and
+    repeat. An evaluation that lacks a needed column is refused. An evaluation whose target, scans
+    or folds differ from the first evaluation's is refused too: differences between the models would
+    mean nothing.
     """
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -139,7 +140,7 @@ def _check_rows(first: str, ours: pd.DataFrame, second: str, theirs: pd.DataFram
 def compare_tables(
     evaluations: Mapping[str, EvaluationFolder], *, n_bootstraps: int, level: float, seed: int
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of a comparison by the name of their file.
+    """Return the tables of a comparison: name of the file without ``.tsv`` → table.
 
     ``models`` holds the metrics of each model, and ``differences`` those metrics minus the metrics
     of the reference model. ``learning_curves`` holds metrics over the number of training scans.
@@ -165,7 +166,11 @@ def compare_tables(
 
 
 def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
-    """Return record and tables of an evaluation folder in the form that `compare_models` takes."""
+    """Return the record and the tables of an evaluation folder as a `ComparedEvaluation`.
+
+    The record is the content of ``evaluation.json``. `compare_models` takes one such object for
+    each evaluation.
+    """
     return ComparedEvaluation(
         files.summary,
         files.predictions,
@@ -177,9 +182,10 @@ def compared_evaluation(files: EvaluationFolder) -> ComparedEvaluation:
 
 
 def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFrame:
-    """Return a table of the learning curves of all models and of the first evaluation's baselines.
+    """Return one table of the learning curves of all compared models and of the baselines.
 
-    A baseline with the name of a compared model gets “(baseline)” behind its name.
+    Baselines are those of the first of the `evaluations`. A baseline with the name of a compared
+    model gets “(baseline)” behind its name.
     """
     curves = {
         name: files.summary.part(LearningCurve) or LearningCurve()
@@ -199,9 +205,9 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
 
 
 def _estimator_of(files: EvaluationFolder) -> str | None:
-    """Name the estimator on an evaluation's frozen features; None for a fine-tuned network.
+    """Return the name of the estimator on an evaluation's frozen features.
 
-    None, too, if the evaluation recorded no name.
+    None for a fine-tuned network, or if the evaluation recorded no name.
     """
     if files.summary.finetuning:
         return None
@@ -219,7 +225,11 @@ def describe_comparison(
     seed: int,
     environment: Json,
 ) -> ComparisonRecord:
-    """Return the content of ``comparison.json``: compared models, and their common design."""
+    """Return the content of ``comparison.json``: the models, and settings common to all of them.
+
+    Common are, for example, the target, the folds and the confidence level. The reference model is
+    the first of the `evaluations`.
+    """
     reference = next(iter(evaluations))
     first = evaluations[reference].summary
     models = []

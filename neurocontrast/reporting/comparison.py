@@ -99,7 +99,7 @@ class Comparison(Results):
 
     @property
     def metrics(self) -> list[str]:
-        """Metrics that at least one model has a value of, in the order of the table `models`."""
+        """Names of metrics that any model has a value of, in the order of the rows of `models`."""
         return list(dict.fromkeys(self.models.loc[self.models["value"].notna(), "metric"]))
 
     @property
@@ -109,7 +109,10 @@ class Comparison(Results):
 
 
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
-    """Return the page of a comparison as one HTML file, which needs no other file and no script."""
+    """Return the HTML text of a comparison's page, which needs no other file and no script.
+
+    `files` is the content of the comparison's folder, and `sections` are the sections of the page.
+    """
     s = files.summary
     items = files.words.items
     design = f"the same training, validation and test {items} for every model"
@@ -206,7 +209,7 @@ def _build_result(files: Comparison) -> Section:
 
 
 def _draw_models(files: Comparison, metric: str) -> Picture | None:
-    """Draw `metric` of every compared model with its interval; None if no model has a value."""
+    """Return a figure of `metric` for each compared model, with intervals; None without values."""
     rows = files.models[
         (files.models["metric"] == metric) & files.models["value"].notna()
     ].reset_index(drop=True)
@@ -225,7 +228,10 @@ def _draw_models(files: Comparison, metric: str) -> Picture | None:
 
 
 def _draw_differences(files: Comparison, metric: str) -> Picture | None:
-    """Draw the difference in `metric` of each model from the reference; None if none is defined."""
+    """Return a figure of the differences in `metric` of all models from the reference model.
+
+    None if no difference is defined.
+    """
     rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
     rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
     named = files.describe(metric)
@@ -245,9 +251,10 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
 
 
 def say_comparison(files: Comparison) -> str:
-    """Say in one sentence which models differ from the reference in the headline metric.
+    """Return a sentence on each model's difference from the reference model in the headline metric.
 
-    The headline metric is the most important metric for the kind of target, `files.headline`.
+    The headline metric is the most important one for the kind of target, `headline` of the
+    comparison `files`; the reference model is its `reference`.
     """
     if files.headline is None:
         return _NO_METRIC
@@ -297,8 +304,8 @@ def say_differences(files: Comparison) -> str:
 def _differences(files: Comparison) -> pd.DataFrame:
     """Tabulate each model's difference from the reference in the headline metric, as floats.
 
-    The headline metric is the most important metric for the kind of target, `files.headline`.
-    Models without a difference are left out.
+    The headline metric is the most important one for the kind of target, `headline` of the
+    comparison `files`. Models without a difference are left out.
     """
     of_metric = files.differences[files.differences["metric"] == files.headline]
     rows = of_metric.dropna(subset=["difference"])
@@ -313,7 +320,7 @@ def _verdict(files: Comparison, row: "pd.Series[Any]") -> str:
 
 
 def _say_estimators(files: Comparison) -> str:
-    """Name the models' estimators if they differ; empty if all models have the same."""
+    """Return words that name the models' estimators; "" if all models have the same."""
     estimators = {}
     for model in files.summary.models:
         if model.estimator:

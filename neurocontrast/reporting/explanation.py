@@ -35,9 +35,9 @@ _REMEDY = "Run 'neurocontrast explain' again."
 class ExplainedBlock:
     """Share of the differences in score between subjects that one group of features carries.
 
-    `name` is the group, ``network`` or ``components``. `map_path` is the brain map of the group;
-    None for an encoder of regional measures, where the table that ranks the measures has a column
-    called `name`.
+    The score is the explained model's. `name` is the group, ``network`` or ``components``.
+    `map_path` is the brain map of the group; None for an encoder of regional measures, where the
+    table that ranks the measures has a column called `name`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Explanation:
     the scan contributes to the differences in the model's score between subjects; for an encoder of
     regional measures, it is a table that ranks the measures. `blocks` has the share, and the brain
     map, of each group of features: ``network``, and ``components`` if the encoder has linear
-    components beside the network.
+    components as well as a network.
     """
 
     record: ExplanationRecord
@@ -62,9 +62,9 @@ class Explanation:
 
     @property
     def is_share(self) -> bool:
-        """Whether the explanation's map holds shares of the differences in score between subjects.
+        """Whether the map has shares of the differences between subjects in the model's score.
 
-        The maps of early versions hold changes in score.
+        The model is the explained one. The maps of early versions have changes in score.
         """
         return self.record.quantity.startswith("share")
 

@@ -77,9 +77,11 @@ def open_folder(
 
 
 def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> list[Section]:
-    """Return the sections of a report that have something to show, in the order of its findings.
+    """Return the sections of an evaluation's report that have something to show.
 
-    Findings are the analyses of `files`, each of which shows at most one section.
+    `files` is the content of the evaluation's folder, with the list of the report's analyses in
+    `files.findings`. Each analysis shows at most one section; the sections are in the order of the
+    list.
     """
     sections = []
     with progress.task("Building the report", len(files.findings), "section") as task:

@@ -41,7 +41,7 @@ class EvaluationFolder(ResultTables):
     explanation : Explanation, optional
         Content of the folder ``explanation``, which `neurocontrast explain` writes.
     config_text : str, optional
-        Configuration as written beside the result.
+        Text of ``config.yaml``, the configuration in the folder; None without the file.
     findings : tuple of Finding
         Analyses of which the report is made; each can have its own table and report section.
     """
@@ -68,11 +68,10 @@ class EvaluationFolder(ResultTables):
         return self.voice.names(self.folder, self._paths())
 
     def _paths(self) -> list[str]:
-        """Return the path of the first sample in ``scans.tsv``, and of the first prediction.
+        """List the first path in the column ``path`` of ``scans.tsv``, and of ``predictions.tsv``.
 
-        The list is shorter if one of the two tables is absent or has no paths. The function `names`
-        of a `Voice`, which returns template variables for samples other than scans, is called with
-        the paths.
+        The list is shorter if a table is absent or has no paths. The function `names` of a `Voice`,
+        which returns template variables for samples other than scans, is called with the list.
         """
         paths = []
         for table in (self.table("scans", "path"), self.predictions):
@@ -105,10 +104,10 @@ class EvaluationFolder(ResultTables):
 
     @property
     def sites_tested(self) -> str:
-        """Whether tested scans are of sites in the training folds.
+        """Word that says whether tested scans are of sites in the training folds.
 
         ``unseen``: no tested scan is; ``known``: every tested scan is; ``mixed``: some are, or the
-        files do not tell, as with one test set.
+        tables do not tell, as with one fixed test set, or with scans whose site is not stated.
         """
         if self.summary.splits == "leave-site-out":
             return "unseen"
@@ -129,7 +128,7 @@ class EvaluationFolder(ResultTables):
 
     @property
     def parts(self) -> dict[str, int]:
-        """Number of scans in each part of a fixed split; empty with cross-validation."""
+        """Part of a fixed split, such as ``train`` → number of scans; empty if cross-validated."""
         return self.split.n
 
     @property

@@ -56,13 +56,14 @@ class MeasureQuality:
     site : Series
         Site of each row of `values`.
     usual : DataFrame
-        Columns ``low`` and ``high``: centre of each measure minus and plus two deviations.
+        Columns ``low`` and ``high``: centre of each measure minus and plus two standard deviations.
     reference : str
         People who define the usual range, in words.
     n_deviations : float
-        Distance from the centre, in deviations, from which a value is outside.
+        Distance from the centre, in standard deviations, from which a value is outside.
     least : int
-        Number of outlying measures from which a person is flagged, even if no measure is missing.
+        Number of outlying measures from which a person without missing measures is flagged; it may
+        be smaller for a person with missing measures.
     """
 
     people: pd.DataFrame
@@ -208,9 +209,9 @@ def _measures(quality: MeasureQuality) -> Block:
 def _shifts(quality: MeasureQuality) -> Block:
     """Return shaded numbers (`Shades`): the shift of each site (column) in each measure (row).
 
-    A shift is the distance of the median of the site's people from the median of the people of
-    other sites, or of the people that a run was trained on, in robust standard deviations. Measures
-    with the largest shift come first.
+    A shift is the distance, in standard deviations, of the median of the site's people from the
+    median of other people: of the people that a run was trained on if people were compared with a
+    run, or else of other sites. Measures with a large shift at any site come first.
     """
     shifts = quality.by_site.pivot(index="measure", columns="site", values="shift")
     order = shifts.reindex(quality.measures["measure"])
@@ -244,9 +245,9 @@ def _shaded(value: float) -> tuple[str, str]:
 
 
 def _pictures(quality: MeasureQuality) -> list[Picture]:
-    """Return a figure of each of the `N_PICTURES` measures with the most outlying people.
+    """List a figure for each of the `N_PICTURES` measures with the most outlying people.
 
-    Among measures with equally many outlying people, a larger shift of one site's median comes
+    Among measures with equally many, those with the larger `shift` in `quality.measures` come
     first. Constant measures and measures without values are passed over.
     """
     measures = quality.measures
@@ -258,8 +259,8 @@ def _pictures(quality: MeasureQuality) -> list[Picture]:
 def _draw(quality: MeasureQuality, measure: str) -> Picture:
     """Return a figure of a measure at up to ten sites, with outlying people as crosses.
 
-    Lines are quantiles. Drawn are the sites with the largest sum of the number of outlying people
-    and the size of the shift of the site's median.
+    Lines are quantiles. Sites are chosen by the largest sum of two numbers: the count of outlying
+    people, and the distance of the site's median from usual values in standard deviations.
     """
     of_measure = quality.by_site[quality.by_site["measure"] == measure].set_index("site")
     filled = of_measure[of_measure["n"] > 0]
@@ -298,7 +299,7 @@ def _titled(quality: MeasureQuality, measure: str) -> str:
 
 
 def _told(measure: str, drawn: pd.DataFrame) -> str:
-    """Return the alternative text of a measure's picture, with the numbers of each site."""
+    """Return the alternative text of a measure's figure: each site's median and outlying people."""
     sentences = []
     for site, row in drawn.iterrows():
         sentences.append(f"{site}: median {row['q50']:.4g}, {int(row['n_outside'])} outside")

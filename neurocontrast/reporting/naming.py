@@ -1,4 +1,4 @@
-"""Names in running text of an evaluation's encoder, pretraining, folds and probe."""
+"""Names for a report's sentences: of an evaluation's encoder, pretraining, folds and probe."""
 
 from collections.abc import Mapping, Sequence
 
@@ -58,17 +58,20 @@ def name_target(files: EvaluationFolder) -> str:
 
 
 def name_column(column: str) -> str:
-    """Name a column of the cohort table in running text: "head size (TIV)" for ``tiv``."""
+    """Return the name of a cohort table's column for a sentence: "head size (TIV)" for ``tiv``."""
     return _COLUMNS.get(column, column)
 
 
 def name_covariates(columns: Sequence[str]) -> str:
-    """List the columns that the baseline of covariates reads: "age and head size (TIV)"."""
+    """Return the covariates that the baseline reads, in words: "age and head size (TIV)"."""
     return join_words(list(map(name_column, columns))) or "the covariates"
 
 
 def name_kernel(factors: Sequence[Json]) -> str:
-    """Write a kernel on metadata as the product of `factors`, each a column with settings."""
+    """Return a kernel on metadata as text: the product of its `factors`.
+
+    A factor is written as a column with its settings.
+    """
     return " × ".join(map(_name_factor, factors))
 
 
@@ -82,9 +85,9 @@ def _name_factor(factor: Json) -> str:
 
 
 def name_objective(objective: ObjectiveRecord) -> str:
-    """Name a pretraining loss with the metadata that the loss uses, or the weighted sum of losses.
+    """Return the name of a pretraining loss with the metadata that the loss uses.
 
-    "not recorded" for a record without a loss.
+    Several losses are named as a weighted sum. "not recorded" for a record without a loss.
     """
     if not objective.loss:
         return "not recorded"
@@ -114,7 +117,7 @@ def _name_metadata(objective: ObjectiveRecord) -> str:
 
 
 def name_runs(kind: MemberKind) -> str:
-    """List in quotes the names of the runs that `kind` describes: "“a”, “b” and “c”".
+    """Return the names of the runs that `kind` describes, in quotes: "“a”, “b” and “c”".
 
     The encoders of these runs have the same settings, which `kind` holds, and differ only in seed
     and training people.
@@ -163,10 +166,11 @@ def name_architecture(words: Words, encoder: EncoderDescription) -> str:
 
 
 def name_encoder(files: EvaluationFolder) -> str:
-    """Name the evaluated encoder, or each of several joined encoders, with the number of features.
+    """Name the evaluated encoder and its number of features; of joined encoders, name each.
 
-    Encoders are joined when they are evaluated together. Encoders that differ only in seed and
-    training people (members) are named once, with their number.
+    Encoders are joined when they are evaluated together; each is named with a number of features of
+    its own. Encoders that differ only in seed and training people (members) are named once, with
+    their number.
     """
     run = files.run
     if run.blocks:
@@ -201,7 +205,7 @@ def _name_kind(words: Words, kind: MemberKind, *, of_head: bool) -> str:
 
 
 def name_splits(files: EvaluationFolder) -> str:
-    """Say how scans were split into folds; of a fixed split, the sizes of training and test."""
+    """Return words on how scans were split into folds, or on the sizes of a fixed split."""
     s = files.summary
     if files.fixed:
         parts = []
@@ -213,7 +217,7 @@ def name_splits(files: EvaluationFolder) -> str:
 
 
 def name_folds(n_folds: int | None, n_repeats: int | None) -> str:
-    """Write the number of folds and repeats: "5 folds × 10 repeats"."""
+    """Return the number of folds and repeats as text: "5 folds × 10 repeats"."""
     folds = f"{n_folds or '?'} folds"
     if (n_repeats or 1) > 1:
         folds += f" × {n_repeats} repeats"
@@ -221,7 +225,7 @@ def name_folds(n_folds: int | None, n_repeats: int | None) -> str:
 
 
 def name_design(splits: str, splitter: str | None, n_sites: int | None) -> str:
-    """Say by which rule scans were assigned to folds: "stratified by target × site"."""
+    """Return the rule by which scans were assigned to folds: "stratified by target × site"."""
     if splits == "custom":
         return f"made by {splitter}"
     if splits != "stratified":
@@ -252,10 +256,10 @@ def name_estimator(files: EvaluationFolder, model: str) -> str:
 
 
 def say_overlap(who: str, compared: Sequence[str] | None) -> str:
-    """Say that no tested person was in the pretraining cohort, and how people were compared.
+    """Return a sentence: no tested person was in the pretraining cohort, and how this was checked.
 
     `who` begins the sentence, such as "No evaluated subject". With ``contents`` in `compared`,
-    people were compared by the content of their scans besides identifiers.
+    people were compared by the content of scans besides identifiers.
     """
     if "contents" in (compared or ()):
         return (
@@ -269,7 +273,7 @@ def say_overlap(who: str, compared: Sequence[str] | None) -> str:
 
 
 def name_threshold(files: ResultTables) -> str:
-    """Say by which rule scores were turned into predicted classes: "at the threshold 0.5"."""
+    """Return the rule that turned scores into predicted classes: "at the threshold 0.5"."""
     rule = files.summary.threshold.rule
     values = [value for value in files.summary.threshold.values if value is not None]
     if files.kind != "binary":
@@ -289,9 +293,10 @@ def name_threshold(files: ResultTables) -> str:
 
 
 def list_settings(settings: Mapping[str, object], leave: Sequence[str] = ()) -> str:
-    """List settings, such as a kernel's, that are not 0 or none: "patch 24 mm" for ``patch_mm``.
+    """Return settings as one text, without any that is 0 or none: "patch 24 mm" for ``patch_mm``.
 
-    Keys in `leave` are left out.
+    `settings` is name → value, such as those of a kernel; names in `leave` are left out. Semicolons
+    separate the settings.
     """
     listed = []
     for key, value in settings.items():

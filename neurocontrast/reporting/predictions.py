@@ -11,7 +11,10 @@ from neurocontrast.reporting.result_tables import ResultTables
 
 
 def tested_rows(files: ResultTables) -> pd.DataFrame:
-    """Return the rows of predictions that have a score: one row for each scan and repeat."""
+    """Return the rows of ``predictions.tsv`` of tested scans: one for each scan and repeat.
+
+    A scan counts as tested if at least one model predicted a score, such as a probability.
+    """
     scores = [name for name in files.predictions.columns if _is_score(name)]
     return files.predictions.dropna(subset=scores, how="all").reset_index(drop=True)
 
@@ -31,7 +34,11 @@ def class_scores(files: ResultTables, rows: pd.DataFrame) -> npt.NDArray[np.floa
 
 
 def pool_repeats(files: ResultTables) -> pd.DataFrame:
-    """Return a row for each tested scan: mean score over repeats, most often predicted class."""
+    """Return a table of tested scans with mean scores and most frequent class over repeats.
+
+    Of other columns, such as the site, the first value is taken. Without identifiers of
+    participants, the rows of all repeats are returned.
+    """
     table = tested_rows(files)
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table

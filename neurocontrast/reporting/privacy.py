@@ -49,8 +49,8 @@ _LISTING = re.compile(r"duplicate|shared_subjects|voxels_left_out")
 def hide_ids(message: str, files: EvaluationFolder, code: str) -> str:
     """Replace participants' identifiers in a warning's message by "[id]" if `show_ids` is off.
 
-    Folders in paths are always removed. Identifiers made of digits alone look like counts: they
-    are replaced only in warnings that list people, which the `code` tells.
+    Folders in paths are always removed. Identifiers made of digits alone look like counts: they are
+    replaced only if the warning's `code` is one of the codes of warnings that list people.
     """
     message = shorten_paths(message)
     if files.show_ids:

@@ -28,10 +28,10 @@ NOTABLE_OUTSIDE = 0.3
 
 
 def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
-    """Judge by the interval of a difference in a metric whether the first model is better.
+    """Return a word for whether the first of two models is better by the interval of a difference.
 
-    `interval` is of the first model's value minus the second's. If the whole interval is above
-    zero, the first model is ``better``; below zero, it is ``worse``; the other way round where not
+    `interval` is of a metric: the first model's value minus the second's. ``better`` if the whole
+    interval is above zero, ``worse`` if it is below zero; the other way round where not
     `higher_is_better`, as for an error. ``open`` if zero is within; ``unknown`` without interval.
     """
     if not interval:
@@ -48,9 +48,9 @@ def judge_difference(interval: Interval, *, higher_is_better: bool) -> Verdict:
 def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) -> str:
     """Return a text on whether an embedding of scans predicts better than covariates alone.
 
-    `verdict` is the judgement of the difference in a metric, and `covariates` names the covariates.
-    If the models of embedding and of covariates have different estimators, the text warns of this,
-    too.
+    `verdict` is the judgement of the embedding's metric minus the metric of the model of
+    covariates, which `covariates` names. If these two models have different estimators, the text
+    warns of this, too.
     """
     if verdict == "unknown":
         return (
@@ -77,13 +77,13 @@ def say_increment(verdict: Verdict, covariates: str, *, same_estimator: bool) ->
 def judge_guess(
     gain: float | None, low: float | None, high: float | None, *, higher_is_better: bool
 ) -> OfGuess | None:
-    """Judge a model against a constant guess by the paired difference in a metric.
+    """Return a word for how a model compares with a constant guess in a metric.
 
     `gain` is the model's value minus the guess's, with an interval from `low` to `high`. A gain is
     in the model's favour if it is positive, or negative where not `higher_is_better`, as for an
-    error. If the interval excludes zero, ``better`` or ``worse`` is returned. If the interval is
-    missing or holds zero, ``not shown`` is returned for a gain in the model's favour, and
-    ``no better`` for any other. None if `gain` is None.
+    error. If the interval excludes zero, the word is ``better`` or ``worse``. If the interval is
+    missing or holds zero, it is ``not shown`` for a gain in the model's favour, and ``no better``
+    for any other. None if `gain` is None.
     """
     if gain is None:
         return None
@@ -98,7 +98,11 @@ def judge_guess(
 
 
 def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
-    """Continue a sentence about a metric at unseen sites: better or worse than a constant guess."""
+    """Return words that compare the embedding's metric at unseen sites with a constant guess.
+
+    The words continue a sentence on the metric, such as "; that is better than the constant guess
+    (7.20)". `verdict` is the result of `judge_guess`, and `guess` the constant guess's metric.
+    """
     if verdict is None:
         return "; a constant guess was not compared"
     constant = f"the constant guess ({number_text(guess, digits=2)})"
@@ -112,9 +116,10 @@ def say_guess(verdict: OfGuess | None, guess: float | None) -> str:
 
 
 def judge_chance(value: float, low: float | None, high: float | None, *, chance: float) -> OfChance:
-    """Judge whether a metric's interval lies above or below chance; open without an interval.
+    """Return ``above`` or ``below`` if a metric's interval excludes chance, or else ``open``.
 
-    ``open`` too if the interval holds `chance`, the value of the metric that guessing reaches.
+    `chance` is the value of the metric that guessing reaches. The word is ``open``, too, without an
+    interval; `value`, the metric itself, decides between ``above`` and ``below``.
     """
     has_interval = interval_text((low, high)) != DASH
     if low is None or high is None or not has_interval or low <= chance <= high:
@@ -125,9 +130,10 @@ def judge_chance(value: float, low: float | None, high: float | None, *, chance:
 
 
 def say_chance(verdict: OfChance, chance: float) -> str:
-    """Say from a verdict of `judge_chance` whether a metric at unseen sites is above chance.
+    """Return a sentence on whether a metric at unseen sites is above chance.
 
-    `chance` is the value of the metric that guessing reaches.
+    `verdict` is the result of `judge_chance`, and `chance` the value of the metric that guessing
+    reaches.
     """
     level = number_text(chance, digits=2)
     if verdict == "open":
@@ -136,19 +142,20 @@ def say_chance(verdict: OfChance, chance: float) -> str:
 
 
 def is_open_ratio(low: float | None, high: float | None) -> bool:
-    """Tell whether the interval of a ratio holds 1, so that no change is shown.
+    """Tell whether the interval of a ratio holds 1, so that the data do not prove any change.
 
-    False without an interval.
+    The interval is from `low` to `high`; False without an interval.
     """
     has_interval = interval_text((low, high)) != DASH
     return low is not None and high is not None and has_interval and low <= 1 <= high
 
 
 def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str) -> str:
-    """Say how a compared model differs from the reference model.
+    """Return words on the difference of a compared model from the reference model.
 
-    The model is called better or worse only if the interval and, where there is one, the `test`
-    both show so. `row` has ``difference``, ``low``, ``high`` and ``p_adjusted``, NaN where absent.
+    The model is called better or worse if the interval excludes zero; if the p-value of the test
+    named `test` is not significant, the words add that only the interval says so. `row` has
+    ``difference``, ``low``, ``high`` and ``p_adjusted``, NaN where absent.
     """
     if row["difference"] and pd.isna(row["low"]):
         return "differs by an amount that has no interval"
@@ -163,9 +170,9 @@ def say_difference(row: "pd.Series[float]", *, higher_is_better: bool, test: str
 
 
 def say_outside_brain(share: float) -> str:
-    """Say how much of a brain map lies outside the brain, and warn of a large share.
+    """Return a text on how much of a brain map lies outside the brain; a large share is warned of.
 
-    `share` is of the map's absolute values, from 0 to 1.
+    `share`, from 0 to 1, is of the sum of the map's absolute values.
     """
     sentence = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
     if share < NOTABLE_OUTSIDE:

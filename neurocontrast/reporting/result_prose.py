@@ -40,16 +40,16 @@ class ResultProse(Protocol):
     """Sentences about an evaluation's result in one metric, for scans or for other samples."""
 
     def sentence(self) -> str:
-        """Say the evaluation's result in one sentence, for the top of the report's page."""
+        """Return the evaluation's result as one sentence, for the top of the report's page."""
 
     def plain(self) -> str:
-        """Say the evaluation's result in plain sentences, without technical terms."""
+        """Return the evaluation's result as a text of plain sentences, without technical terms."""
 
     def reviewer(self) -> str:
-        """Say the evaluation's result with the details that a reviewer of methods needs first."""
+        """Return the result as a text with details for a reviewer of methods."""
 
     def data(self) -> str:
-        """Say how many samples were evaluated."""
+        """Return a text on the evaluated samples, such as "120 scans, 98 subjects, 5 sites"."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ class ScanResult:
 
     @property
     def named(self) -> Named:
-        """Names and meaning of metric `key`, and its smallest and largest value, as a `Named`."""
+        """Names and meaning of metric `key`, with the smallest and largest possible value.
+
+        The `Named` has nouns that fit the samples, such as scans.
+        """
         return describe_metric(self.key or "", self.files.words)
 
     @property
@@ -93,11 +96,14 @@ class ScanResult:
         return list_baselines(self.files.summary)
 
     def data(self) -> str:
-        """Say how many scans, subjects and sites were evaluated."""
+        """Return the numbers of evaluated scans, subjects and sites as a text.
+
+        For example "120 scans, 98 subjects, 5 sites"; numbers that were not recorded are left out.
+        """
         return ", ".join(count_texts(self.files.summary.n))
 
     def sentence(self) -> str:
-        """Say in a sentence which values of metric `key` the embedding and its baselines reach."""
+        """Return a sentence with the values of metric `key` of the embedding and its baselines."""
         value = self.value
         if value is None:
             return f"{_NO_FIGURE}."
@@ -147,7 +153,7 @@ class ScanResult:
         return ""
 
     def _amount(self, value: float | None) -> str:
-        """Write a value of metric `key` for a sentence, such as "71" (of 100 scans) for 0.71."""
+        """Return a value of metric `key` as text, such as "71" (of 100 scans) for 0.71."""
         if value is None:
             return DASH
         if self.key == "mae":
@@ -181,7 +187,11 @@ class ScanResult:
         return one_line(" ".join(sentences))
 
     def _say_value(self, value: float) -> str:
-        """Say in plain words the embedding's `value` of metric `key`, with the interval."""
+        """Return a plain sentence on the embedding's `value` of metric `key`, with an interval.
+
+        The interval is the value's, and is read from the evaluation. The words differ between
+        metrics.
+        """
         files = self.files
         if self.key == "auc" and files.kind == "binary":
             return (
@@ -211,10 +221,10 @@ class ScanResult:
         )
 
     def _say_value_of_covariates(self, value: float) -> str:
-        """Say in plain words which value of metric `key` covariates alone reach; empty if unknown.
+        """Return a plain sentence on the value of metric `key` that covariates alone reach.
 
-        The value is unknown if the evaluation has no covariates, such as age, or the metric is
-        undefined for them. A mean absolute error is written with as many decimals as `value`, the
+        The text is "" if the evaluation has no covariates, such as age, or the metric is undefined
+        for covariates. A mean absolute error is written with as many decimals as `value`, the
         embedding's.
         """
         alone = self.value_of_covariates
@@ -246,7 +256,7 @@ class ScanResult:
         return say_increment(verdict, self.covariates, same_estimator=_same_estimator(self.files))
 
     def reviewer(self) -> str:
-        """Say the evaluation's result with the details that a reviewer of methods needs first.
+        """Return the result as a text with details for a reviewer of methods.
 
         Estimator, people and folds come first; then values with intervals and tests of embedding
         and baselines.
@@ -368,7 +378,7 @@ def result_prose(files: EvaluationFolder) -> ResultProse:
 
 
 def _change_text(change: Increment) -> str:
-    """Write a difference in a metric with its interval: "+0.050 (+0.010 to +0.090)".
+    """Return a difference in a metric with its interval as text: "+0.050 (+0.010 to +0.090)".
 
     The text is "" if the difference was not computed.
     """

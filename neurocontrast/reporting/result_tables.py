@@ -92,16 +92,18 @@ class Results:
         return wording.level_text(self.level)
 
     def describe(self: Any, metric: str) -> wording.Named:
-        """Return a metric's names, meaning, and smallest and largest value, for texts on the page.
+        """Return names, meaning and bounds of a metric, for texts on the page.
 
-        The meaning is in nouns that fit the samples, such as scans.
+        The bounds are the smallest and the largest value that the metric can take. The meaning is
+        in nouns that fit the samples, such as scans.
         """
         return wording.describe_metric(metric, self.words)
 
     def chance(self: Any, metric: str) -> float | None:
         """Return the value of a metric that guessing reaches; None if there is no one value.
 
-        There is no one value if guessing reaches another value with other evaluated people.
+        There is no one value of a metric such as the mean absolute error, which for a guess depends
+        on the people who are evaluated.
         """
         return wording.chance_level(metric, len(self.classes), self.words)
 

@@ -117,9 +117,10 @@ def _gallery(
     thumbnails: Mapping[int, bytes],
     template: npt.NDArray[np.bool_],
 ) -> list[Gallery | Paragraph]:
-    """Return the gallery of the scans with `thumbnails`; a remark if the table has no scan.
+    """Return a gallery of the scans in `table` that have one of the `thumbnails`.
 
-    `raised` marks the flagged measures (columns) of all scans (rows).
+    A remark takes the gallery's place if the table has no scan. `raised` marks the flagged measures
+    (columns) of all scans (rows).
     """
     if not len(table):
         return [Paragraph("No scan.", role="note")]

@@ -208,7 +208,7 @@ class Series:
 
     @property
     def values(self) -> pd.Series:
-        """Values of the points, from column `value` of `rows`, as floats."""
+        """Values of the plotted points, as floats: the column of `rows` that `value` names."""
         return self.rows[self.value].astype(float)
 
     @property
@@ -258,8 +258,9 @@ def draw_rows(
     limits: tuple[float | None, float | None] = (None, None),
     total: bool = False,
 ) -> None:
-    """Draw the values of `series` with their intervals on `axes`, one row for each of `labels`.
+    """Draw points with intervals on `axes`, in one row for each of `labels`, the first at the top.
 
+    Each of `series` holds points of one look, and the index of its table is the row of each point.
     `reference` is the place and the label of a vertical line, and `limits` bound the x axis. With
     `total`, a line sets the last row apart.
     """
@@ -343,7 +344,7 @@ def draw_intervals(
     sides: tuple[str, str] = ("", ""),
     **look: Any,
 ) -> Picture | None:
-    """Draw `series` with their intervals, a row for each label; None if no value is defined.
+    """Draw points of `series` with intervals, a row for each label; None if no value is defined.
 
     The caption is `sentence` and `note`; the alternative text is `sentence` and the values. `sides`
     are words above the left and the right end of the axis; `look` is passed on to `draw_rows`.
@@ -369,7 +370,7 @@ def draw_intervals(
 
 
 def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
-    """List values for an alternative text: "site-01: embedding 0.71 (0.60 to 0.80); site-02: …"."""
+    """Return values as alternative text: "site-01: embedding 0.71 (0.60 to 0.80); site-02: …"."""
     parts = []
     for row, label in enumerate(labels):
         values = []
@@ -397,7 +398,7 @@ def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def about_thinning(n_shown: int, n_all: int, items: str) -> str:
-    """Say how many of all scans or other `items` are drawn as points; empty if all are."""
+    """Return words on how many of all scans or other `items` are drawn as points; "" if all are."""
     return (
         f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random."
         if n_shown < n_all

@@ -21,7 +21,7 @@ _SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
 
 
 def count_texts(n: Counts) -> list[str]:
-    """Write the recorded numbers of scans, subjects and sites: "120 scans", "98 subjects"."""
+    """List the recorded numbers of scans, subjects and sites as texts, such as "120 scans"."""
     texts = []
     for count, noun in ((n.scans, "scan"), (n.subjects, "subject"), (n.sites, "site")):
         if count is not None:
@@ -30,7 +30,10 @@ def count_texts(n: Counts) -> list[str]:
 
 
 def counted(n: int | None, noun: str) -> str:
-    """Write a count with its noun: "120 scans"; "unrecorded scans" without a count."""
+    """Return a count with its noun, "120 scans", or "unrecorded scans" if the count is None or 0.
+
+    `noun` is the singular, such as "scan".
+    """
     if not n:
         return f"unrecorded {noun}s"
     return wording.count_text(n, noun)
@@ -69,7 +72,7 @@ class PermutationResult:
 
 
 def within_text(within_site: bool | None, within_fold: bool | None) -> str:
-    """Name the strata within which labels were exchanged, "site and fold"; empty without strata."""
+    """Return the strata within which labels were exchanged as text, "site and fold"; "" without."""
     places = []
     if within_site:
         places.append("site")
@@ -79,7 +82,10 @@ def within_text(within_site: bool | None, within_fold: bool | None) -> str:
 
 
 def permutation_result(files: ResultTables, metric: str | None) -> PermutationResult | None:
-    """Return an evaluation's permutation test of `metric`; None if the metric was not tested."""
+    """Return the result of an evaluation's permutation test of `metric`, with p-value and counts.
+
+    Returned is a `PermutationResult`; None if the metric was not tested.
+    """
     test = files.summary.permutation
     p_value = test.p_values.get(metric or "") if test else None
     if test is None or p_value is None or not test.n:
@@ -155,8 +161,9 @@ def write(text: str, files: EvaluationFolder, **names: object) -> str:
 def write_paragraphs(text: str, files: EvaluationFolder, **names: object) -> list[tuple[str, str]]:
     """Fill a Jinja text about an evaluation, and return its paragraphs with their headings.
 
-    Returned are pairs of a heading and a paragraph, without empty paragraphs. A line
-    ``## Heading.`` begins a paragraph. The text may use the variables that `write` lists.
+    Returned are pairs of a heading and a paragraph; empty paragraphs are left out. A paragraph
+    begins with a line ``## Heading.`` in the text. The text may use the same variables as a text of
+    the function `write`, such as `files` and the keyword arguments `names`.
     """
     return split_paragraphs(_fill(text, files.words, _names_of(files) | names))
 
@@ -164,9 +171,9 @@ def write_paragraphs(text: str, files: EvaluationFolder, **names: object) -> lis
 def fill_paragraphs(text: str, words: wording.Words, **names: object) -> list[tuple[str, str]]:
     """Fill a Jinja text of several paragraphs, and return pairs of a heading and a paragraph.
 
-    Empty paragraphs are left out. A line ``## Heading.`` begins a paragraph. The text may use the
-    variables ``words`` (the nouns for the samples) and the keyword arguments `names`, but none of
-    an evaluation folder, which `write_paragraphs` adds.
+    Empty paragraphs are left out. A line ``## Heading.`` begins a paragraph. The text may use
+    ``words`` (the nouns for the samples) and the keyword arguments `names`, but not the variables
+    of an evaluation folder, which are there only in a text of `write_paragraphs`.
     """
     return split_paragraphs(_fill(text, words, names))
 

@@ -31,9 +31,11 @@ _IDENTIFIERS = ("participant_id", "subject_id", "session")
 
 
 def find_embeddings(files: EvaluationFolder) -> Embeddings:
-    """Return the evaluated embeddings, found near the evaluation's folder by name and digest.
+    """Read the evaluated embeddings from their file, which is found by name and digest.
 
-    Without such a table, raise ConfigError.
+    Both are recorded in ``evaluation.json``. Searched are the evaluation folder's parent, that
+    folder's parent and the working directory, each with two levels of subfolders. ConfigError if no
+    file there has the name and the digest.
     """
     made_of = files.summary.embeddings
     for path in files_near(files.folder, made_of.file or "no name"):

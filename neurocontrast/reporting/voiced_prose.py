@@ -30,17 +30,17 @@ class VoicedResult:
         )
 
     def sentence(self) -> str:
-        """Say the evaluation's result in one sentence, for the head of the report's page."""
+        """Return the evaluation's result as one sentence, for the top of the report's page."""
         return self._write("sentence")
 
     def plain(self) -> str:
-        """Say the evaluation's result in sentences without a technical term."""
+        """Return the evaluation's result as a text of plain sentences, without technical terms."""
         return self._write("plain")
 
     def reviewer(self) -> str:
-        """Say the evaluation's result with the details that a reviewer of methods needs first."""
+        """Return the result as a text with details for a reviewer of methods."""
         return self._write("reviewer")
 
     def data(self) -> str:
-        """Say which samples were evaluated, and how many."""
+        """Return a text on the evaluated samples, such as data set and number of classes."""
         return self._write("data")

@@ -88,8 +88,8 @@ class Named:
     """Names and properties of a metric.
 
     `meaning` explains the metric in a sentence. `chance` is the value that guessing reaches, and
-    `limits` are the smallest and the largest value. `ideal` is the best value of a metric of which
-    neither more nor less is better.
+    `limits` are the smallest and the largest possible value, None without a limit. `ideal` is the
+    best value of a metric of which neither more nor less is better.
     """
 
     key: str
@@ -156,9 +156,9 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
     """Return the value of metric `key` that guessing reaches; None if there is no one value.
 
-    `n_classes` is the number of classes of the target, and `words` tell for which metrics guessing
-    reaches one divided by this number. There is no one value if guessing reaches another value with
-    other evaluated people.
+    `n_classes` is the number of classes of the target; for the metrics in `guessed` of `words`,
+    guessing reaches one divided by this number. There is no one value of a metric such as the mean
+    absolute error, which for a guess depends on the people who are evaluated.
     """
     if n_classes and key in words.guessed:
         return 1 / n_classes
@@ -174,9 +174,9 @@ def is_error(key: str) -> bool:
 
 
 def point_estimate(values: Any) -> float | None:
-    """Return the pooled out-of-fold value of a metric, or the mean over folds if undefined.
+    """Return the pooled out-of-fold value of a metric; if undefined, the mean over folds.
 
-    `values` is a `Metric`, or None. Returned is None if both are undefined.
+    `values` is a `Metric`, or None. Returned is None without `values`, or if both are undefined.
     """
     for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
         if value is not None and math.isfinite(value):
@@ -185,7 +185,7 @@ def point_estimate(values: Any) -> float | None:
 
 
 def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
-    """Write a number for a table, with fewer decimals from 10 on; a dash for None or NaN."""
+    """Return a number as text, with fewer decimals from 10 on; a dash for None or NaN."""
     if value is None or not math.isfinite(value):
         return DASH
     if abs(value) >= 10:
@@ -198,7 +198,7 @@ def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
 
 
 def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
-    """Write an interval as "0.70 to 0.85".
+    """Return an interval as text: "0.70 to 0.85".
 
     A dash if an end is missing, or both ends are equal: then all resamples were alike.
     """
@@ -213,21 +213,24 @@ def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> st
 
 
 def estimate_text(value: float, interval: Any, *, digits: int = 2, signed: bool = False) -> str:
-    """Write a value with its interval, "7.21 (6.80 to 7.70)"; without an interval, the value."""
+    """Return a value with its interval as text, "7.21 (6.80 to 7.70)".
+
+    Without an interval, the text is the value.
+    """
     ends = interval_text(interval, digits=digits, signed=signed)
     estimate = number_text(value, digits=digits, signed=signed)
     return estimate if ends == DASH else f"{estimate} ({ends})"
 
 
 def metric_text(key: str, value: float | None, *, digits: int = 1) -> str:
-    """Write a value of a metric: accuracies in per cent, other metrics unscaled."""
+    """Return a value of a metric as text: accuracies in per cent, other metrics unscaled."""
     if key in SHARES and value is not None:
         return f"{number_text(value * 100, digits=digits)}%"
     return number_text(value)
 
 
 def metric_range(key: str, interval: Any) -> str:
-    """Write an interval of a metric: "90.8 to 92.0%"; a dash without interval."""
+    """Return an interval of a metric as text: "90.8 to 92.0%"; a dash without interval."""
     if key in SHARES and interval:
         percents = interval_text([end * 100 for end in interval], digits=1)
         return f"{percents}%" if percents[-1].isdigit() else percents
@@ -235,7 +238,7 @@ def metric_range(key: str, interval: Any) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Write a value of a configuration or a record as one line of text."""
+    """Return a value of a configuration or a record as one line of text."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -266,7 +269,7 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def level_text(level: float) -> str:
-    """Write a confidence level in per cent: "95%", "97.5%"."""
+    """Return a confidence level as text, in per cent: "95%", "97.5%"."""
     return f"{level * 100:g}%"
 
 
@@ -284,10 +287,13 @@ def bare_text(text: object) -> str:
 
 
 def count_text(n: int, noun: str) -> str:
-    """Write a count with its noun: "1 scan", "1,200 scans"."""
+    """Return a count with its noun as text: "1 scan", "1,200 scans"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def interval_phrase(level: float, text: str) -> str:
-    """Write an interval with its level: "95% interval 0.70 to 0.85"; "no interval" for a dash."""
+    """Return the text of an interval with its level: "95% interval 0.70 to 0.85".
+
+    Returned is "no interval" if `text`, the interval as text, is a dash.
+    """
     return "no interval" if text == DASH else f"{level * 100:g}% interval {text}"

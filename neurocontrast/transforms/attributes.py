@@ -99,7 +99,7 @@ def _names_drawn(kind: type) -> Iterator[str]:
 
 
 def is_absolute(text: str) -> bool:
-    """Tell whether `text` is an absolute path of Linux, macOS or Windows, below the root."""
+    """Tell whether `text` is an absolute path of Linux, macOS or Windows, except a root alone."""
     if text.startswith("/"):
         return text.strip("/") != ""
     path = PureWindowsPath(text)
@@ -109,10 +109,10 @@ def is_absolute(text: str) -> bool:
 def describe_text(text: str) -> str | Mapping[str, str | Mapping[str, str]]:
     """Return `text` unchanged, or digests in its place if the text is or contains a file path.
 
-    A text that is a path becomes a digest as in `describe_path`: of the content of the file, or of
-    the path if there is no file. A text with a path inside becomes two digests, of the whole text
-    and of the path in this way. A path would make a description depend on one machine, and might
-    name a person.
+    For a text that is a path, the mapping of `describe_path` is returned, with the digest of the
+    content of the file, or of the path if there is no file. For a text with a path inside, a
+    mapping is returned that holds the digest of the whole text and the mapping of `describe_path`
+    for the path. A path would make a description depend on one machine, and might name a person.
     """
     if is_absolute(text):
         return describe_path(text)
@@ -148,10 +148,10 @@ def _expand_home(text: str) -> str:
 
 
 def describe_path(text: str) -> dict[str, str]:
-    """Return a mapping with one digest: of the file at a path or, without a file, of the path.
+    """Return a mapping with one digest, of the file's content or, without a file, of the path.
 
-    The path is absolute. The key is ``file`` or ``path``. The path itself would name a person or a
-    machine.
+    `text` is an absolute path. The key is ``file`` for the content, and ``path`` for the path. The
+    path itself would name a person or a machine.
     """
     if not problem_of_place(text):
         status = Path(text).stat()

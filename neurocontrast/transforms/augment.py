@@ -64,8 +64,8 @@ _Side = Annotated[Pair, Span(gt=0.0, le=1.0)]
 class Replaceable(Settings):
     """Settings of built-in transforms, in whose place a user may give transforms in Python.
 
-    A user gives them as arguments of functions such as `pretrain`; the field `transforms` records
-    that.
+    A user gives transforms as arguments of functions such as `pretrain`. The field `transforms`
+    then holds the word ``python``, not the transforms.
     """
 
     transforms: Literal["python"] | None = None
@@ -271,16 +271,16 @@ class AugmentSettings(Replaceable):
 
     @classmethod
     def sites(cls) -> Self:
-        """Return settings whose operations imitate scans from another site, and cut out a box.
+        """Return settings that imitate scans from another site, and set a random box to a constant.
 
-        Each operation has its default strength. Blur and noise are off, because
-        sharpness and Rician noise replace them.
+        Each operation has its default strength. Blur and noise are off, because sharpness and
+        Rician noise replace them.
         """
         return cls(**{"blur": None, "noise": None}, **{name: {} for name in _AT_SITES})
 
     @classmethod
     def off(cls) -> Self:
-        """Return settings without any augmentation, so that both views equal the volume."""
+        """Return settings without any augmentation, so that every view equals the volume."""
         return cls(**dict.fromkeys(_REFERENCE))
 
 

@@ -23,10 +23,11 @@ image."""
 
 
 def batched(transform: Any, *, key: str) -> MakeViews | None:
-    """Return a function that makes views of whole batches by `transform`, or None.
+    """Return a function that makes views of whole batches at once by `transform`, if possible.
 
-    The function needs this package's operations on volumes under `key`, alone or in a `Compose`;
-    for any other transform the result is None, and views are made image by image.
+    Possible are this package's operations on volumes, alone or in a `Compose`, which change the
+    item `key` of a dictionary and no other. For any other transform the result is None, and views
+    are made image by image.
     """
     chain = [transform]
     if type(transform) is Compose:

@@ -113,7 +113,7 @@ def differences_of(before: Description, after: Description, path: str = "") -> I
 
 
 def texts_of(description: Description) -> Iterator[str]:
-    """Yield every text within a transform's description: values that are text, and names."""
+    """Yield every text within a transform's description: keys of mappings, and text values."""
     if isinstance(description, dict):
         for name, item in description.items():
             yield name

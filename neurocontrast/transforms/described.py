@@ -66,7 +66,7 @@ class DescribedTransforms:
         return cls(_as_described(contract.get("transforms"), transforms), tuple(shape))
 
     def digest(self) -> str:
-        """Return a digest of the transforms' description, by which a cache finds their images."""
+        """Return a digest of the description, by which a cache finds the transforms' images."""
         settings = [f"{key}={value}" for key, value in sorted(self.contract().items())]
         return digest_of("transforms", *settings)
 

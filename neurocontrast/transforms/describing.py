@@ -242,8 +242,8 @@ def _describe_set(value: set[object], position: Position) -> Description:
 def _with_class(value: object, items: Description, position: Position) -> Description:
     """Return `items`, the description of a container, with class and attributes of `value`.
 
-    These are added if `value` is of a class derived from list, dict or set, for example; a plain
-    container's items are returned unchanged.
+    Class and attributes are added if `value` is of a class derived from list, dict or set, for
+    example; for a plain container, `items` is returned unchanged.
     """
     kind = type(value)
     if kind in _PLAIN_CONTAINERS or not isinstance(value, _PLAIN_CONTAINERS):
@@ -338,7 +338,7 @@ def _describe_routine(value: object, position: Position) -> Description:
 def _describe_image(value: object, position: Position) -> Description:
     """Return the description of a nibabel image: class, voxels and affine.
 
-    Other attributes contain file names.
+    Other attributes are left out, because they contain file names.
     """
     return {
         "class": name_of(type(value), position),

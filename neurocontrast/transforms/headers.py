@@ -76,10 +76,10 @@ class _Comparison:
 
 
 def compare_affines(header: Any, shape: Sequence[int]) -> Disagreement:
-    """Compare sform and qform of a NIfTI header, and return a text for each difference.
+    """Compare the sform and the qform of a NIfTI header, and return their `Disagreement`.
 
-    Nibabel reads the sform if its code is above 0, else the qform. The `Disagreement` that is
-    returned has no differences if one of the codes is 0.
+    A `Disagreement` has a text for each difference. Nibabel reads the sform if its code is above 0,
+    else the qform; there is no difference if one of the codes is 0.
 
     Parameters
     ----------
@@ -155,9 +155,10 @@ def _compare_places(
 ) -> None:
     """Record in `comparison` how far apart sform and qform place the image, if beyond `named`.
 
-    `named` is in voxels, and the distance is that of the first voxel or of the centre, the smaller
-    of both. If this distance, or that of any corner of the image, is above one voxel, `is_grave` of
-    the comparison becomes True, whatever `named` is.
+    `named` is the largest distance, in voxels, that is passed over. The distance is between the two
+    places of the first voxel, or of the image's centre, whichever is smaller. If this distance, or
+    the distance between the two places of any corner, is above one voxel, `is_grave` of the
+    comparison becomes True, whatever `named` is.
     """
     voxel = float(voxel_sizes(sform).min())
     shifts = []
@@ -190,7 +191,7 @@ def _position(point: npt.NDArray[np.float64]) -> str:
 def _rotation(directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the rotation or reflection nearest to axis `directions`, which may be sheared.
 
-    Both are matrices (3, 3).
+    The directions and the result are matrices (3, 3).
     """
     left, _, right = np.linalg.svd(directions)
     return np.asarray(left @ right)

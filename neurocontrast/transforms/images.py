@@ -31,7 +31,10 @@ class EachImage(MapTransform):
         return item
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace the image under `key` in dictionary `item` by the result of `made_of`."""
+        """Replace the image under `key` in dictionary `item`, in place, by the result of `made_of`.
+
+        `made_of`, which a subclass defines, returns the changed image for an image.
+        """
         item[key] = self.made_of(item[key])
 
     def made_of(self, image: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Read NIfTI, FreeSurfer and NumPy scans; an error message names each unusable file."""
+"""Read NIfTI, FreeSurfer and NumPy scans; an unusable file raises an error with the file's name."""
 
 from __future__ import annotations
 
@@ -291,7 +291,8 @@ def _content(name: str) -> Iterator[tuple[Any, bool]]:
 def _start(name: str, stream: Any) -> tuple[Any, Any, bytes]:
     """Read the header from `stream`, the content of image file `name`.
 
-    Returned are nibabel's image class for the format, the header, and the bytes read.
+    Returned are nibabel's image class for the format, the header, and the bytes that were read: the
+    first `_N_HEADER_BYTES` bytes of the content.
     """
     start: bytes = stream.read(_N_HEADER_BYTES)
     if not start:

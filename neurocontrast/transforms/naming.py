@@ -90,7 +90,11 @@ def state_by_class(
 
 
 def no_description(kind: type) -> str:
-    """Return the error message for an object whose class `kind` cannot be described."""
+    """Return the error message for an object of class `kind`, which has no description.
+
+    A description is JSON that tells an object's class and settings, by which a cache tells objects
+    apart.
+    """
     return (
         f"a {kind.__name__} has no description, so that a cache could not tell it from another. "
         "Keep numbers, text, arrays or objects of a module's class in its place."

@@ -1,4 +1,4 @@
-"""Random views of paired modalities, of brain scans and of regional measures of the same people."""
+"""Random views of two modalities of each person: a brain scan, and regional measures."""
 
 from collections.abc import Sequence
 
@@ -23,8 +23,8 @@ class ViewOfEach:
     ) -> tuple[Tensor, Tensor]:
         """Return a random view of each scan and one of each person's measures; see `TwoViews`.
 
-        `images` are a batch of scans and a batch of measures. Views that are not finite are
-        refused.
+        `images` are a batch of scans and a batch of the same people's measures, and `names`
+        identify the people. Views that are not finite are refused.
         """
         scans, measures = self.unchecked(images, names, epoch=epoch)
         self.of_scans.check(images[0], names, (scans,))
@@ -34,9 +34,10 @@ class ViewOfEach:
     def unchecked(
         self, images: Sequence[Tensor], names: Sequence[str], *, epoch: int
     ) -> tuple[Tensor, Tensor]:
-        """Return random views of scans and of measures, without checking that they are finite.
+        """Return random views of scans and of measures, without checking that values are finite.
 
-        Arguments are as for a call.
+        `images` are a batch of scans and a batch of the same people's measures, and `names`
+        identify the people, as for a call.
         """
         scans = self.of_scans.unchecked_view(images[0], names, epoch=epoch, view=0)
         measures = self.of_measures.unchecked_view(images[1], names, epoch=epoch, view=1)

@@ -146,7 +146,8 @@ class Preprocessing(ScanSettings):
     def from_contract(cls, contract: Mapping[str, object]) -> Preprocessing:
         """Return the preprocessing for `contract`, the settings stored in ``encoder.json``.
 
-        A DataError refuses another version, and names unknown settings.
+        A DataError refuses settings of another version of the preprocessing code
+        (`TRANSFORM_VERSION`), and unknown settings, which it names.
         """
         check_version(contract)
         settings = {key: value for key, value in contract.items() if key != "transform_version"}

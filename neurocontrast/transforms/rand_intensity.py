@@ -130,7 +130,7 @@ class RandBrainBiasFieldd(RandSignald):
         """Return coefficients of a random polynomial for each sample, made of `uniforms`.
 
         The polynomial forms the bias field. Coefficients have the shape (b, n, n, n), see
-        `smooth_fields`.
+        `smooth_fields`; `uniforms` are random numbers in [0, 1).
         """
         return {"coefficients": polynomials(self.settings.order, normal_numbers(uniforms))}
 
@@ -167,7 +167,7 @@ def _terms(order: int) -> tuple[npt.NDArray[np.intp], Array]:
 
 
 def n_terms(order: int) -> int:
-    """Return the number of terms of a polynomial in three variables with total degree `order`.
+    """Return the number of terms of a polynomial in three variables, of total degree up to `order`.
 
     The constant does not count.
     """
@@ -232,11 +232,14 @@ class _RandNoised(RandVolumed):
     """Base class of operations that draw a random number for each voxel, on the volumes' device."""
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Return the number of uniform numbers that make a sample's seed of the noise generator."""
+        """Return 2, the number of uniform random numbers from which one sample's seed is made.
+
+        The seed is that of the generator of noise.
+        """
         return _SEED_NUMBERS
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return a seed of the noise generator for each sample, made of `uniforms`."""
+        """Return a seed of the noise generator for each sample, made of the numbers `uniforms`."""
         words = (uniforms * 2.0**32).astype(np.int64)
         return {"seed": (words[:, 0] << 31) ^ words[:, 1]}
 
@@ -545,15 +548,16 @@ class RandTissueShiftd(RandVolumed):
         return {"coefficients": fields.reshape(shape) / math.sqrt(2.0)}
 
     def change(self, x_BCDHW: Tensor, *, gain: Array, shift: Array, coefficients: Array) -> Tensor:
-        """Return x·exp(gain·f) + shift·b·h, with random fields f and h for each map.
+        """Return x·exp(gain·f) + shift·m·b·h for each tissue map x, with random fields f and h.
 
-        Weight b is 1 in the brain and 0 outside.
+        m is the largest value of the map. Each field is a polynomial whose standard deviation over
+        views and voxels is 1; half of the variance comes from a random constant. Weight b is 1 in
+        the brain, where the sum of a sample's maps exceeds half of the largest sum; at voxels with
+        a smaller sum, b is in proportion to the sum, so that smoothed maps get no edge.
 
-        Each field is a polynomial whose standard deviation over views and voxels is 1; half of the
-        variance comes from a random constant. The brain is where the sum of the maps exceeds half
-        of the largest sum; below, b falls with the sum to 0, so that smoothed maps get no edge.
-        Values x are counted from the background, and are limited to 0 and to the larger of 1 and
-        the map's largest value.
+        The background, the median of a map's corner voxels, is subtracted before, and values below
+        0 become 0. The result is limited to the range from 0 to m, or to 1 if m is smaller; then
+        the background is added again.
         """
         background = corner_median(x_BCDHW)
         maps = x_BCDHW.sub_(background).clamp_(min=0.0)

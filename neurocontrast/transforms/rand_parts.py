@@ -44,10 +44,11 @@ class _RandRimd(RandSignald):
         return n_terms(_ORDER)
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return the polynomial coefficients by which each sample's rim varies in depth.
+        """Return the coefficients of a random polynomial that varies the depth of a sample's rim.
 
-        The rim is the layer of voxels at the brain's surface. Coefficients are made of `uniforms`,
-        and scaled by ``variation_voxels`` of the settings.
+        The rim is the layer of voxels at the brain's surface. Coefficients (b, n, n, n) are of a
+        polynomial of the voxel position for each sample (see `smooth_fields`). They are made of
+        `uniforms`, random numbers in [0, 1), and scaled by ``variation_voxels`` of the settings.
         """
         variation = polynomials(_ORDER, normal_numbers(uniforms))
         return {"coefficients": self.settings.variation_voxels * variation}
@@ -215,12 +216,12 @@ def cut_rim(
 def leave_rim(
     s_BCDHW: Tensor, brain_BCDHW: Tensor, *, depth_voxels: Array, coefficients: Array, rim: Array
 ) -> tuple[Tensor, Tensor]:
-    """Return signals and brain masks, one for each sample, with a rim added around each brain.
+    """Return signals and brain masks, both with a rim of voxels added around each brain.
 
     A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
     percentile. The rim is `rim` times as bright as the brain's edge. Its mean width is
-    `depth_voxels`, and smooth random fields with `coefficients` (b, n, n, n) vary the width (see
-    `smooth_fields`).
+    `depth_voxels`, and smooth random fields with Legendre `coefficients` (b, n, n, n) vary the
+    width (see `smooth_fields`).
     """
     kept, inside = _depth_kept(brain_BCDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
     edge = blur(s_BCDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
@@ -234,11 +235,11 @@ def _depth_kept(
     """Return the share of each voxel that lies deeper under the brain's surface than a limit.
 
     The limit is the mean depth `depth_voxels` of a sample plus smooth fields of the `coefficients`
-    (see `smooth_fields`), which do not change its sign; below 0, it lies outside the brain. The
-    depth of a voxel follows from the brain mask smoothed by a Gaussian, which at a flat surface is
-    the normal distribution function of the depth. The Gaussian's standard deviation is the mean
-    depth, and at least a voxel; the limit is at most one and a half times as deep. The smoothed
-    mask is returned, too.
+    (see `smooth_fields`), but keeps the sign of the mean depth; a limit below 0 lies outside the
+    brain. The depth of a voxel follows from the brain mask smoothed by a Gaussian, which at a flat
+    surface is the normal distribution function of the depth. The Gaussian's standard deviation is
+    the size of the mean depth, and at least a voxel; the limit is at most 1.5 standard deviations
+    from the surface. The smoothed mask is returned, too.
     """
     width = _mask_width(depth_voxels)
     inside = blur(brain_BCDHW, sigma_voxels=width)
@@ -317,8 +318,8 @@ class RandCutoutd(RandVolumed):
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return volumes with one box each set to the transform's `value`.
 
-        The sides of a box are the share `fraction` of the volume's. `place` is its position along
-        each axis, from 0 to 1.
+        The sides of a box are the share `fraction` of the volume's. `place` is the box's position
+        along each axis, from 0 (at the volume's beginning) to 1 (at its end).
         """
         shape = x_BCDHW.shape[2:]
         corners, sizes = boxes_of(shape, fraction=fraction, place=place)

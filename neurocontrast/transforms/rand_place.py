@@ -32,7 +32,7 @@ class _RandPlaced(RandVolumed):
         raise NotImplementedError
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace the volume under `key` in dictionary `item` by the changed volume.
+        """Replace the volume under `key` in dictionary `item`, in place, by the changed volume.
 
         The affine of a MetaTensor is changed accordingly.
         """
@@ -83,15 +83,18 @@ class RandMirrord(_RandPlaced):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
-        """Return an empty dictionary of ranges, because axes are drawn from a list."""
+        """Return an empty dictionary of ranges, because an axis is chosen from a list."""
         return {}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
-        """Return 1, the number of random numbers that draw a sample's axis."""
+        """Return 1, the number of random numbers that choose a sample's axis of mirroring."""
         return 1
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return for each sample the axis to mirror, drawn from the settings by `uniforms`."""
+        """Return for each sample the axis to mirror along, chosen by the random numbers `uniforms`.
+
+        The axis is one of the settings' axes.
+        """
         axes = np.array(self.settings.axes)
         return {"axis": axes[(uniforms[:, 0] * len(axes)).astype(np.intp)]}
 
@@ -170,7 +173,10 @@ class RandBrainAffined(_RandPlaced, RandSignald):
         super().__init__(keys, settings, allow_missing_keys=allow_missing_keys)
 
     def limits(self) -> dict[str, augment.Pair]:
-        """Return an empty dictionary of ranges, because `further` draws a number for each axis."""
+        """Return an empty dictionary: ranges of numbers that are drawn once for a sample.
+
+        The method `further` draws a number for each axis from the ranges of the settings.
+        """
         return {}
 
     def n_further(self, n_channels: int) -> int:  # noqa: ARG002
@@ -178,9 +184,11 @@ class RandBrainAffined(_RandPlaced, RandSignald):
         return 9
 
     def further(self, uniforms: Array, n_channels: int) -> Numbers:  # noqa: ARG002
-        """Return random angles in degrees, shifts in voxels, and reciprocals of factors on lengths.
+        """Return random angles in degrees, shifts in voxels, and reciprocals of scale factors.
 
-        Each is an array (b, 3), a number for each axis, made of `uniforms`.
+        Each is an array (b, 3), a number for each axis, made of the random numbers `uniforms`. A
+        scale factor multiplies the brain's lengths along an axis: a reciprocal above 1 shrinks the
+        brain.
         """
         lowest, highest = self.settings.scale
         limits = {
@@ -296,8 +304,8 @@ class RandResizedCropd(_RandPlaced):
     def change(self, x_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
         """Return a box of each volume, enlarged to the volume's shape by trilinear interpolation.
 
-        The sides of a box are the share `fraction` of the volume's. `place` is its position along
-        each axis, from 0 to 1.
+        The sides of a box are the share `fraction` of the volume's. `place` is the box's position
+        along each axis, from 0 (at the volume's beginning) to 1 (at its end).
         """
         positions = _positions_in_boxes(x_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
@@ -309,9 +317,9 @@ class RandResizedCropd(_RandPlaced):
         return x_BCDHW
 
     def change_mask(self, brain_BCDHW: Tensor, *, fraction: Array, place: Array) -> Tensor:
-        """Return the box of each brain mask that `change` cuts from the volume, enlarged alike.
+        """Return brain masks cropped to the box of `change`, and enlarged to the volume's shape.
 
-        Each voxel of an enlarged box takes the value of the nearest voxel.
+        Each voxel of an enlarged mask takes the value of the nearest voxel.
         """
         positions = _positions_in_boxes(brain_BCDHW.shape[2:], fraction=fraction, place=place)
         for axis, position in enumerate(positions, start=2):
@@ -332,10 +340,10 @@ class RandResizedCropd(_RandPlaced):
 def boxes_of(
     shape: Sequence[int], *, fraction: Array, place: Array
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return corners and sizes of boxes in volumes of given shape, in voxels, (b, 3) each.
+    """Return first corners and sizes of boxes in volumes of given shape, in voxels, (b, 3) each.
 
     Sizes are `fraction` (b,) of `shape`, rounded up to voxels. `place` (b, 3) is the position of
-    each box along each axis, from 0 to 1.
+    each box along each axis, from 0 (at the volume's beginning) to 1 (at its end).
     """
     sides = np.array(shape)
     # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
@@ -372,7 +380,7 @@ def _gathered(x_BCDHW: Tensor, axis: int, voxels: Array) -> Tensor:
 def _along(places: Array, axis: int, x_BCDHW: Tensor) -> Tensor:
     """Return numbers `places` (b, side) as a tensor that broadcasts along `axis` of a volume.
 
-    The tensor has the axes (b, D, H, W).
+    The tensor has four axes, as (b, D, H, W), with length 1 along the two other spatial axes.
     """
     lengths = [len(places), 1, 1, 1]
     lengths[1 + axis] = places.shape[1]

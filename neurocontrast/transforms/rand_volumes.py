@@ -203,11 +203,11 @@ def change_chosen(
     index: Tensor | None,
     numbers: Numbers,
 ) -> tuple[Tensor, Tensor]:
-    """Return signals and brain masks of all samples, changed at batch positions `index`.
+    """Return the signals and brain masks of all samples, both changed at batch positions `index`.
 
     A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's 99th
-    percentile. `change` is a function of signals, masks and `numbers`, the random numbers of the
-    chosen samples.
+    percentile. `change` returns changed signals and masks, given those of the chosen samples and
+    `numbers`, their random numbers. The tensors given may be overwritten.
     """
     changed, brains = change(chosen(s_BCDHW, index), chosen(brain_BCDHW, index), **numbers)
     return replaced(s_BCDHW, index, changed), replaced(brain_BCDHW, index, brains)

@@ -39,9 +39,10 @@ class _Moments(NamedTuple):
     variance: Tensor
 
     def in_box(self, background: Tensor) -> "_Moments":
-        """Return moments over all voxels of the volumes, with `background` outside the brain.
+        """Return moments over all voxels of the volumes, from moments over the brain (this object).
 
-        Given are the moments over the brain.
+        Moments are mean and variance of each volume's intensities. Outside the brain, every voxel
+        has the value `background`.
         """
         share = self.share
         mean = share * self.mean + (1.0 - share) * background
@@ -144,9 +145,9 @@ class ToSignald(VolumeTransformd):
         """Replace volumes by signals in place, and add brain masks and scales to `volumes`.
 
         A signal is the volume rescaled to 0 outside the brain and 1 at the brain's 99th percentile.
-        The brain is where a volume differs from its background, the median of its eight corners.
-        Scales are the numbers by which signals are converted back. A DataError refuses volumes that
-        are signals already.
+        The brain is where a volume differs from the median of its eight corner voxels. Scales are
+        the numbers by which signals are converted back. A DataError refuses volumes that are
+        signals already.
         """
         if volumes.scale is not None:
             raise DataError(
@@ -191,7 +192,10 @@ class FromSignald(VolumeTransformd):
 
 
 def corner_median(x_BCDHW: Tensor) -> Tensor:
-    """Return the median of each volume's eight corners, the background, (b, channels, 1, 1, 1)."""
+    """Return the median of each volume's eight corner voxels, the background.
+
+    The result has the shape (b, channels, 1, 1, 1).
+    """
     steps = [max(1, side - 1) for side in x_BCDHW.shape[2:]]
     corners = x_BCDHW[:, :, :: steps[0], :: steps[1], :: steps[2]].flatten(2)
     # Of two in the middle the lower: a value that occurs.
@@ -229,9 +233,9 @@ def _moments(signal_BCDHW: Tensor, brain_BCDHW: Tensor) -> _Moments:
 
 
 def _in_units(moments: _Moments, floor: Tensor, span: Tensor) -> _Moments:
-    """Return `moments` of signals in the units of the volumes' intensities.
+    """Convert `moments` of signals, mean and variance, to the units of the volumes' intensities.
 
-    An intensity is `floor` plus `span` times the signal.
+    An intensity is `floor` plus `span` times the signal; both are numbers of each volume.
     """
     mean = floor + span * moments.mean
     return _Moments(moments.share, mean, span.double().square() * moments.variance)

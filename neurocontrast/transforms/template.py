@@ -1,4 +1,4 @@
-"""Compare an image with the brain of the MNI152 template, to find heads and unregistered brains."""
+"""Compare an image with the brain of MNI152, to find scans with skull and unregistered brains."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -81,9 +81,9 @@ def _template_brain() -> Mask:
 
 
 def _on_grid(mask: Mask, affine: npt.NDArray[np.floating]) -> Mask:
-    """Return `mask` on the MNI152 grid of 4 mm, by the nearest voxel; False beyond the mask.
+    """Return `mask` on the MNI152 grid of 4 mm, by the nearest voxel; False beyond the array.
 
-    `affine` leads from voxels of the mask to millimetres.
+    The array is the given mask's. `affine` leads from voxels of the mask to millimetres.
     """
     grid, shape = mni_grid(_GRID_MM)
     to_voxels = np.linalg.inv(affine) @ grid

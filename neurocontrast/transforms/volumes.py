@@ -76,8 +76,8 @@ class Drawn:
 class VolumeTransformd(EachImage):
     """Base class of dictionary transforms of volumes; a subclass defines `apply` for a batch.
 
-    A single volume is changed as a batch of one. `TwoViews` makes views of whole batches with a
-    `Compose` of such transforms alone.
+    A single volume is changed as a batch of one. `TwoViews` makes views of whole batches with such
+    a transform, or with a `Compose` of nothing but such transforms.
     """
 
     def apply(self, volumes: Volumes, drawn: Drawn | None) -> None:
@@ -93,11 +93,11 @@ class VolumeTransformd(EachImage):
         return None
 
     def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace the volume under `key` in dictionary `item` by the transformed volume.
+        """Replace the volume under `key` in dictionary `item`, in place, by the transformed volume.
 
         A volume is a signal if `ToSignald` has rescaled it to 0 outside the brain and 1 at the
-        brain's 99th percentile. The dictionary then holds its brain mask and its scale, by which it
-        is converted back, and both are replaced, too.
+        brain's 99th percentile. The dictionary then holds the volume's brain mask, and its scale,
+        by which it is converted back; mask and scale are replaced, too.
         """
         volume = plain_volume(item[key], key)
         drawn = self.drawn_for(len(volume))

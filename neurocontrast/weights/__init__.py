@@ -52,7 +52,9 @@ _OF_RUNS = (*FILES, "probe.json", "evaluation.json")
 
 @dataclass(frozen=True)
 class Weights(os.PathLike[str]):
-    """Weights on disk, which `embed`, `predict`, `pretrain` and `ScanEmbedder` take as a run.
+    """Folder of pretrained weights, which `embed`, `predict`, `pretrain` and `ScanEmbedder` accept.
+
+    The functions take the object in the place of a run's path.
 
     Parameters
     ----------
@@ -60,7 +62,7 @@ class Weights(os.PathLike[str]):
         Name of the weights.
     path : Path
         Folder of the weights: ``encoder.json`` and ``encoder.safetensors``, or a run of several
-        encoders (members); the card; and a folder for each probe.
+        encoders (members); the model card, ``README.md``; and a folder for each probe.
     origin : str
         Distribution that brings the weights, with its version.
     """
@@ -74,7 +76,7 @@ class Weights(os.PathLike[str]):
 
     @property
     def card(self) -> str:
-        """Card of the weights in Markdown: data, ages, sites, intended use, limits and licence."""
+        """Model card in Markdown: data, ages, sites, intended use, limits and licence."""
         return (self.path / CARD).read_text(encoding="utf-8")
 
     @property
@@ -225,7 +227,8 @@ def _load(name: str, sources: dict[str, list[Source]]) -> Weights:
 def _refuse_misspelt(path: Path, sources: dict[str, list[Source]]) -> None:
     """Refuse a path that does not exist and is nearly the name of weights.
 
-    The `ConfigError` suggests the name. `sources` is name of weights → where they are.
+    The `ConfigError` suggests the name. `sources` is name of weights → the packages that bring
+    them.
     """
     if path.exists():
         return
@@ -249,7 +252,7 @@ def folder_of(name_or_path: str | os.PathLike[str]) -> Path:
     ------
     ConfigError
         Where a name is that of weights and of a run in the current folder, of weights that are not
-        installed, or of a probe that they lack.
+        installed, or of a probe that the weights lack.
     CheckpointError
         Where the package with these weights is damaged.
 

@@ -25,7 +25,7 @@ _ENTRIES = "entry_points.txt"
 
 @dataclass(frozen=True)
 class Source:
-    """Origin of weights: the package that brings them, their folder, and any problem."""
+    """Origin of weights: the package that brings the weights, their folder, and any problem."""
 
     name: str
     """Name of the weights."""
@@ -101,7 +101,10 @@ def _folder_of_package(value: str) -> Path | None:
 
 
 def problem_of_folder(folder: Path) -> str:
-    """Return which file a folder of weights lacks; "" for a complete folder."""
+    """Return a text on the first file that a folder of weights lacks; "" for a complete folder.
+
+    The text, part of a message, names the folder and the file.
+    """
     if not (folder / CARD).is_file():
         return f"{folder} has no card, {CARD}"
     if not any(map(Path.is_file, map(folder.joinpath, FILES))):

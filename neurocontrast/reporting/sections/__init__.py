@@ -1,1 +1,5 @@
-"""Sections of the report, one file for each; a file defines its analysis in a `Finding`."""
+"""Sections of an evaluation's report, one file for each section.
+
+A file defines a `Finding`: one analysis of the evaluation, with the function that shows the
+section.
+"""

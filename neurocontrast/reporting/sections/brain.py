@@ -82,7 +82,10 @@ def show_brain(files: EvaluationFolder) -> Section | None:
 
 
 def say_colours(explanation: Explanation) -> str:
-    """Say which prediction the orange and the purple places of an explanation's map speak for."""
+    """Return a sentence on the prediction that the orange and purple places of a map speak for.
+
+    The map is the `explanation`'s.
+    """
     positive = explanation.record.positive
     towards = quoted(positive) if positive else "a higher predicted value"
     orange = f"what is there speaks for {towards}"
@@ -100,9 +103,9 @@ def say_colours(explanation: Explanation) -> str:
 
 
 def say_block(block: ExplainedBlock) -> str:
-    """Say which share of score differences between subjects a group of features carries.
+    """Return a sentence on the share of score differences that a group of features carries.
 
-    The score is the output of the explained linear probe for a subject.
+    The differences are between subjects, and the score is the output of the explained linear probe.
     """
     carries = "carries" if block.name == "network" else "carry"
     return (
@@ -112,7 +115,7 @@ def say_block(block: ExplainedBlock) -> str:
 
 
 def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
-    """Say how many of all regional measures a ranking shows, and how to read the intervals."""
+    """Return a text on how many of all regional measures a ranking shows, and on the intervals."""
     return (
         f"The {n_shown} of {record.n_measures or n_shown} measures with the largest share. "
         f"Intervals are of 95% over {record.n_resamples} resamples of {record.n_units} "
@@ -122,9 +125,10 @@ def say_ranking(record: ExplanationRecord, n_shown: int) -> str:
 
 
 def _block_map(block: ExplainedBlock, colours: str) -> list[Block]:
-    """Return slices of the brain map of one group of features, ``network`` or ``components``.
+    """List figures of slices of the brain map of one group of features, `block`.
 
-    A map that cannot be read is replaced by a remark.
+    The group is the features of the encoder's network, or of its linear components. `colours` ends
+    the captions. A map that cannot be read is replaced by a remark.
     """
     assert block.map_path is not None
     try:
@@ -143,9 +147,9 @@ def _not_shown(path: Path, error: Exception) -> Block:
 def _ranking(explanation: Explanation) -> list[Block]:
     """Return figures, a table and a remark on the regional measures with the largest shares.
 
-    A share of 0.1 says that, on average, a tenth of a difference between subjects in the score of
-    the linear probe goes back to the measure. Shares are read from the explanation's table, which
-    ranks the measures.
+    A share of 0.1 says that, on average, the measure accounts for a tenth of a difference between
+    subjects in the score of the linear probe. Shares are read from the table that ranks the
+    measures, at `map_path` of the explanation.
     """
     needed = ["region", "value", "low", "high"]
     columns = [
@@ -182,7 +186,8 @@ def _ranking(explanation: Explanation) -> list[Block]:
 def _surface(explanation: Explanation) -> Picture | None:
     """Return the picture of cortical surfaces that `explain` wrote; None if there is none.
 
-    The file ``surface.png`` beside the map is read, and returned as a `Picture` with a caption.
+    The file ``surface.png`` in the explanation's folder is read, and returned as a `Picture` with a
+    caption.
     """
     path = explanation.map_path.with_name("surface.png")
     if not path.is_file():
@@ -235,10 +240,10 @@ _SLICES = _View(
 
 
 def read_map(path: Path) -> nibabel.Nifti1Image:
-    """Read a three-dimensional brain map, and replace values that are not finite by zero.
+    """Return the three-dimensional brain map at `path` as a NIfTI image with its affine.
 
-    A map of zeros alone, or not in three dimensions, raises ValueError. A damaged file raises
-    ValueError, OSError or ImageFileError.
+    Values that are not finite become zero. A map of zeros alone, or not in three dimensions, raises
+    ValueError. A damaged file raises ValueError, OSError or ImageFileError.
     """
     image = nibabel.funcs.squeeze_image(nibabel.load(path))
     if len(image.shape) != 3:
@@ -304,9 +309,10 @@ def _draw_whole(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
 def _draw(
     image: nibabel.Nifti1Image, name: str, title: str, colours: str, views: Sequence[_View]
 ) -> list[Picture]:
-    """Return a figure for each view of a brain map, over the MNI152 template.
+    """List a figure of slices of a brain map for each of `views`, over the MNI152 template.
 
-    The map is drawn inside the template's brain alone. `views` has the planes of each figure.
+    A view has the positions of its slices in mm. The map is drawn inside the template's brain
+    alone.
     """
     from nilearn import datasets, plotting
 

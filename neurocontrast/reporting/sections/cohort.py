@@ -57,7 +57,10 @@ def _label(name: str) -> str:
 
 
 def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
-    """Lay out `steps`, by which the evaluated scans were selected, as a table of the page."""
+    """Return the report's table of the steps by which the evaluated scans were selected.
+
+    `steps` has a row for each step, with numbers of scans and subjects; see `list_steps`.
+    """
     items = files.words.items
     columns = (
         Column("Step", "step", "heading"),
@@ -70,7 +73,11 @@ def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
 
 
 def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
-    """Lay out `cohort` as a table: scans by site and class, or a continuous target's spread."""
+    """Return the report's table of sites: scans by class or, for a continuous target, the spread.
+
+    `cohort` has a row for each site, with the values to show. The spread is that of the target at
+    the site: mean, standard deviation, smallest and largest value.
+    """
     site = Column("Site", "site", "heading")
     names = [name for name in cohort.columns if name != "site"]
     if files.kind == "continuous":

@@ -87,7 +87,7 @@ def list_scores(openbhb: OpenBHB) -> list[tuple[str, str]]:
 
 
 def say_openbhb(confounds: Confounds) -> str:
-    """Explain the OpenBHB score and its scans, or say why the score was not computed."""
+    """Return a text that explains the OpenBHB score and its scans, or why there is no score."""
     openbhb = confounds.openbhb
     if openbhb is None:
         reason = confounds.openbhb_reason or "it needs age and two sites or more"

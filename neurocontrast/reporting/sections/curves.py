@@ -66,10 +66,10 @@ def draw_curve(files: ResultTables, curve: str) -> style.Picture | None:
 def _draw_model(
     axes: Axes, files: ResultTables, tested: pd.DataFrame, curve: str, *, model: str
 ) -> list[pd.DataFrame]:
-    """Draw a model's curve of each repeat on `axes`, and return a table of points for each.
+    """Draw a model's curve of each repeat on `axes`, and list the points: a table for each repeat.
 
-    `model` is ``embedding``, or ``baseline`` for the covariates. The legend has one label, with the
-    area under the curve of all repeats together.
+    `model` is ``embedding``, or ``baseline`` for the covariates. The legend has one label for all
+    repeats, with the evaluation's area under the curve and its interval.
     """
     covariates = files.summary.baseline_covariates
     column = "y_score"

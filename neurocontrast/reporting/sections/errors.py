@@ -1,4 +1,4 @@
-"""Section of errors: the confusion matrix of classes, or predicted over true values."""
+"""Section of errors: the confusion matrix of classes, or predicted against true values."""
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,10 @@ _MAX_NAMED = 120
 
 
 def show_errors(files: EvaluationFolder) -> Section:
-    """Return the section with the confusion matrix, or with predicted over true values."""
+    """Return the section with the confusion matrix, or a plot of predicted against true values.
+
+    The plot is for a continuous target.
+    """
     if files.kind == "continuous":
         return Section("errors", "Predicted and true values", pictures(draw_predicted(files)))
     wide = len(files.classes) > _MAX_CELLS
@@ -40,7 +43,7 @@ def count_confusion(files: ResultTables) -> npt.NDArray[np.float64]:
 
 
 def _count_text(n: float) -> str:
-    """Write a count: "12", or "12.5" for a mean over repeats."""
+    """Return a count as text: "12", or "12.5" for a mean over repeats."""
     return f"{n:.1f}".removesuffix(".0")
 
 
@@ -110,7 +113,7 @@ def draw_confusion(files: ResultTables) -> style.Picture:
 
 @style.styled
 def draw_predicted(files: ResultTables) -> style.Picture:
-    """Return a figure of predicted over true values of the target, with the linear trend.
+    """Return a scatter plot of predicted against true values of the target, with the linear trend.
 
     Points are coloured by site.
     """

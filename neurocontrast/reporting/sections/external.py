@@ -49,10 +49,10 @@ def show_external(files: EvaluationFolder) -> Section | None:
 
 
 def _draw_predictions(tested: ResultTables) -> list[Block]:
-    """Return the figures of the predictions in an external test, by kind of target.
+    """Return a block with the figures of the predictions in an external test, in a list.
 
     Two classes have an ROC curve, a precision-recall curve and a confusion matrix, more classes a
-    confusion matrix, and a continuous target has a plot of predicted over true values.
+    confusion matrix, and a continuous target has a plot of predicted against true values.
     """
     if tested.kind == "continuous":
         return pictures(draw_predicted(tested))

@@ -39,10 +39,10 @@ def show_learning(files: EvaluationFolder) -> Section | None:
 def draw_learning(
     files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str
 ) -> style.Picture | None:
-    """Draw a metric of every model over the number of training subjects; None without values.
+    """Return a figure of a metric of every model over the number of training subjects.
 
-    `rows` holds ``model``, ``metric``, ``n_train``, ``mean`` and ``sd``. `how` follows
-    "mean and one SD over" in the caption.
+    None without values. `rows` holds ``model``, ``metric``, ``n_train``, ``mean`` and ``sd``. `how`
+    follows "mean and one SD over" in the caption.
     """
     rows = rows[(rows["metric"] == metric) & rows["mean"].notna() & rows["n_train"].notna()]
     if rows.empty:

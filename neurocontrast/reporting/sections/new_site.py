@@ -120,11 +120,11 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
 
 
 def _estimate(files: EvaluationFolder, quantity: str, model: str, metric: str) -> Estimate | None:
-    """Return the estimate of a model's metric over all sites from the record `NewSite`.
+    """Return the `Estimate` of a model's metric over all sites from the record `NewSite`.
 
-    `quantity` is a field of the record: ``home`` is the metric while the site is known, ``unseen``
-    the metric while none of its scans is in training; other fields compare the two. None where the
-    estimate is absent or has no value.
+    `quantity` is a field of the record: ``home`` is the metric of scans whose site is in training,
+    ``unseen`` the metric of scans whose site is not; other fields compare the two. None if the
+    record has no such estimate, or if its value is absent.
     """
     record = files.summary.part(NewSite)
     if record is None:
@@ -160,7 +160,7 @@ def _beside_constant(files: EvaluationFolder, metric: str) -> str:
 
 
 def say_new_site(files: EvaluationFolder) -> str | None:
-    """Say how the embedding does at unseen sites beside known sites, and beside guessing.
+    """Return a text that compares the embedding at unseen sites with known sites and with guessing.
 
     A site is unseen while none of its scans is in training. The metric is the one that
     `new_site_metric` returns. None if the metric is undefined at unseen sites.
@@ -193,16 +193,17 @@ def say_new_site(files: EvaluationFolder) -> str | None:
 
 
 def _shown(estimate: Estimate | None) -> str:
-    """Write an estimate with its interval, "7.21 (6.80 to 7.70)"; empty without a value."""
+    """Return an estimate with its interval as text, "7.21 (6.80 to 7.70)"; "" without a value."""
     if estimate is None or estimate.value is None:
         return ""
     return estimate_text(estimate.value, (estimate.low, estimate.high))
 
 
 def _grown(files: EvaluationFolder, key: str, home: str) -> str:
-    """Continue a sentence about an error at unseen sites: its ratio to the error at known sites.
+    """Return words that compare an error at unseen sites with the error at known sites.
 
-    `home` is the error at known sites in words; empty if not known.
+    The words, which continue a sentence, give the ratio of the two errors and its interval. `home`
+    is the error at known sites in words; "" if that error is not known.
     """
     at_home = f"{home or 'that'} at sites that it knows"
     ratio = _ratio(files, key)
@@ -219,11 +220,11 @@ def _grown(files: EvaluationFolder, key: str, home: str) -> str:
 
 
 def _say_error(files: EvaluationFolder, key: str) -> str:
-    """Say by which factor an error of the embedding is larger at unseen sites than at known sites.
+    """Return a sentence on how much larger an error is at unseen sites than at known sites.
 
-    The error is the first of Brier score, log-loss and mean absolute error for which the ratio was
-    measured. The metric `key` is passed over, because the section shows that metric already. Empty
-    without such a ratio.
+    The error is the embedding's: the first of Brier score, log-loss and mean absolute error for
+    which the ratio was measured. The metric `key` is passed over, because the section shows that
+    metric already. The text is "" without such a ratio.
     """
     record = files.summary.part(NewSite) or NewSite()
     for error in ("brier", "log_loss", "mae"):
@@ -248,11 +249,13 @@ def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
 def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
     """Tabulate a metric by site, the largest site first, and of all sites pooled in the last row.
 
-    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias`` and ``spread``; for each model
-    ``<model>_home`` (site known) and ``<model>_unseen``, both with the interval's ends in ``…_low``
-    and ``…_high``. ``bias`` and ``spread`` are the mean and the standard deviation of the
-    embedding's errors at a site while unseen. ``note`` says why a metric or an interval is absent,
-    and is empty if none is. Absent values are NaN.
+    Columns: ``site``; ``n``, the number of the site's tested scans; ``n_train``, the number of
+    training scans while the site is left out; ``note``, ``bias`` and ``spread``; for each model,
+    the metric while the site is known (``<model>_home``) and while the site is unseen
+    (``<model>_unseen``), each with the ends of its interval in ``…_low`` and ``…_high``. Models are
+    the embedding, the baseline of covariates, and a constant guess. ``bias`` and ``spread`` are the
+    mean and the standard deviation of the embedding's errors at a site while unseen. ``note`` says
+    why a metric or an interval is absent, and is empty if none is. Absent values are NaN.
     """
     table = _sites_of(files)
     assert table is not None, "needed"
@@ -316,7 +319,7 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
 
 
 def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
-    """Lay out `rows` as a table of the page, with a row for each site and a last row for all sites.
+    """Return a table of the page for `rows`: a row for each site, and a last row for all sites.
 
     One column has the embedding's metric while the site is known (other scans of the site are in
     training), and another while the site is unseen. Further columns have the metric of the

@@ -49,7 +49,10 @@ def list_outside(outlyingness: Outlyingness) -> list[tuple[str, str]]:
 
 
 def outlyingness_blocks(files: ResultTables, *, title: str = "") -> list[Block]:
-    """Return counts of outlying scans below `title`, and a table by site; empty if not measured."""
+    """Return blocks on outlying scans: counts under the heading `title`, and a table by site.
+
+    The list is empty if the evaluation did not measure outlyingness.
+    """
     block = files.summary.part(Outlyingness)
     if block is None:
         return []

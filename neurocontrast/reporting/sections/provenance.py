@@ -72,7 +72,7 @@ def show_provenance(files: EvaluationFolder) -> Section:
 
 
 def record_block(title: str, content: Mapping[str, Any]) -> Code:
-    """Write a nested record as text, one line for each value with its dotted name.
+    """Return a nested record as a block of text, one line for each value with its dotted name.
 
     Values under the keys that `_SKIPPED` lists, such as digests of people, are left out.
     """

@@ -201,7 +201,7 @@ def _say_all_metrics(files: ResultTables, *, with_folds: bool) -> str:
     """Return the caption of the table of all metrics.
 
     In the table, the standard deviation and the number of folds are printed below each mean over
-    folds. With `with_folds`, the caption explains them.
+    folds. With `with_folds`, the caption explains these two numbers.
     """
     sentence = (
         f"All metrics, of all tested {files.words.items} at once, with their {files.percent} "
@@ -266,7 +266,7 @@ def _metric_row(files: ResultTables, key: str) -> dict[str, Any]:
 
 
 def say_permutation(files: ResultTables) -> str:
-    """Explain the evaluation's permutation p-values, for the note of the table of metrics."""
+    """Return a text that explains the permutation p-values, for the note of the metrics' table."""
     test = files.summary.permutation
     assert test is not None, "asked for with a permutation test alone"
     held = within_text(test.within_site, test.within_fold)

@@ -10,7 +10,7 @@ from neurocontrast.reporting.wording import capitalise
 
 
 def show_samples(files: EvaluationFolder) -> Section:
-    """Return the section of the data set: its facts, and how many samples were left out."""
+    """Return the section of the data set: facts, and how many samples were left out."""
     blocks: list[Block] = [Facts(write_paragraphs("cohort.j2", files))]
     steps = list_steps(files)
     if steps is not None:

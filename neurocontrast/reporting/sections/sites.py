@@ -51,9 +51,10 @@ def site_blocks(files: ResultTables) -> list[Block]:
 
 
 def _draw_forest(files: ResultTables, sites: pd.DataFrame, metric: str) -> Picture | None:
-    """Draw a metric at each site, and at all sites in the last row; None if undefined everywhere.
+    """Return a figure of a metric at each site, and at all sites in the last row.
 
-    Both the embedding and the baseline of covariates are drawn.
+    The embedding and the baseline of covariates are drawn. None if the metric is undefined
+    everywhere.
     """
     if metric not in sites or sites[metric].isna().all():
         return None
@@ -102,11 +103,11 @@ def table_parts(
     classes: Sequence[str | None],
     file: str,
 ) -> Table:
-    """Return a table with a row for each part of the cohort, such as a site: metrics, intervals.
+    """Return a report's table of metrics and intervals, a row for each part of the cohort.
 
-    `column` holds the names of the parts, `where` ends "Metrics …" in the caption, `classes` are
-    the classes whose scans are counted in a column, and `file` is the table on disk that has all
-    metrics.
+    `parts` has the values of each part, such as a site, with the part's name in `column`. `where`
+    is put after "Metrics" in the caption ("at each site"), `classes` are the classes whose scans
+    are counted in a column, and `file` names the table on disk that has all metrics.
     """
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
     columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]

@@ -21,7 +21,7 @@ _OF_TABLES = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def _atlas_of_table(path: Path, _head: str) -> str | None:
-    """Return "" (atlas unknown) if a file's ending is that of a table; None for other endings."""
+    """Return "", for an unknown atlas, if `path` ends like a table; None for a file of no table."""
     if path.suffix.lower() in _OF_TABLES:
         return ""
     return None

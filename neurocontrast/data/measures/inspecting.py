@@ -52,16 +52,17 @@ class InspectedMeasures:
     lines : sequence of int
         Line of each row in the table of people; empty if there is no table of people.
     problems : Problems
-        Reasons why `pretrain` would refuse the tables, and scans with the measures of another
-        scan.
+        Reasons why `pretrain` would refuse the tables, and scans whose measures are all equal to
+        the measures of another scan.
     table : MeasuresTable
-        Measures as their tables list them.
+        All measures read, one row a scan in the tables of measures.
     values : DataFrame
-        Measures in the order of the people; NaN where one is missing, or is an impossible 0.
+        Measures with one row for each row of `people`, in the same order; NaN where a measure is
+        missing, or is an impossible 0.
     zeros : DataFrame
-        Whether a value is an impossible 0.
+        Whether a value is an impossible 0, for each cell of `values`.
     versions : list of str
-        Program and version of each row, "" where none is stated.
+        Program and version for each row of `people`, "" where none is stated.
     """
 
     people: Cohort
@@ -92,9 +93,10 @@ class InspectedMeasures:
 
     @cached_property
     def constants(self) -> list[str]:
-        """Names of measures that are equal or missing for all measured people.
+        """Names of measures with the same value in all measured people, or with no value at all.
 
-        Nothing can be learned of such measures.
+        Missing values do not count as different. With a single measured person, only measures
+        without a value are named. Nothing can be learned of such measures.
         """
         n_values = self.values[self.is_measured].nunique()
         return n_values.index[n_values < min(2, self.is_measured.sum())].astype(str).tolist()
@@ -124,7 +126,7 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the row position of the inspected person that a problem is about, or None.
+        """Return the position in `people` of the person that a problem is about, or None.
 
         The person is found by the line or by the name in the problem; None if neither is of a
         person.
@@ -246,10 +248,10 @@ def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequen
 
 
 def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
-    """Return people joined with their rows of measures; add a problem for a person without a row.
+    """Return the `InspectedMeasures` of the people in `inspection`, joined with rows of `table`.
 
-    `problems`, of the tables of measures, are added to the problems of the people, which the
-    returned `InspectedMeasures` has.
+    Its problems are those of `inspection`, one for each person without a row in `table`, and
+    `problems`, which were found in the tables of measures.
     """
     people = inspection.cohort
     participants = people.table["participant_id"].astype(str).tolist()
@@ -336,7 +338,10 @@ def _add_alike(inspected: InspectedMeasures) -> None:
 
 
 def _add_copies(inspected: InspectedMeasures) -> None:
-    """Add to `inspected` a problem for each scan that has exactly the measures of another scan."""
+    """Add to `inspected` a problem for each scan with exactly the same measures as another scan.
+
+    Two equal scans are two problems. Scans with fewer than `N_ALIKE` measures are not compared.
+    """
     values = inspected.values.round(6)
     is_enough = values.notna().sum(axis=1) >= N_ALIKE
     values = values[is_enough]

@@ -147,8 +147,9 @@ def read_tables(
         Further numeric columns to take, by their exact names. Other columns of unknown names are
         left out, and listed in `notes` of the returned table.
     sites : dict of str to str, optional
-        Site of each participant, without ``sub-``. Measures of a site in another unit than those
-        of other sites are refused by the name of the site, and not only of its people.
+        Participant's name without ``sub-`` → site. If measures of a site are in another unit than
+        the measures of other sites, the error then names the site and a few of the site's people,
+        in place of every person.
     """
     choice = Choice(atlas, measure, stream, dataset)
     return read_chosen(paths, choice, keep=keep, sites=sites)
@@ -301,7 +302,10 @@ def _merge(
 
 
 def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
-    """Return the programs and versions that made the measures of all tables and scans, sorted."""
+    """Return a sorted list of texts: each program and version named by a table or for a scan.
+
+    `sheets` are the tables, and ``merged.versions`` has the programs of scans.
+    """
     programs = {sheet.software for sheet in sheets}
     for of_scan in merged.versions.values():
         programs.update(of_scan)

@@ -129,7 +129,11 @@ class Person:
 
 
 def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
-    """Draw the scanner of a site, from the seed of the scanners and the site's number."""
+    """Return a `Scanner` with random noise, blur, bias field and contrast, for a simulated site.
+
+    `site` is the number of the site, from 0. With it and ``settings.scanner_seed`` the random
+    numbers are always the same.
+    """
     generator = derive_generator("simulated-scanner", settings.scanner_seed, site)
     gamma, white, gain, fluid, stripping = np.clip(generator.standard_normal(5), -2.0, 2.0)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
@@ -151,7 +155,11 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 
 @functools.lru_cache(maxsize=8)
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
-    """Draw the names of all sites, with shares of people, shifts of age, and shares of patients."""
+    """Return a `Site` for each of the ``settings.n_sites`` sites, with randomly drawn values.
+
+    They are the site's share of all people, the difference in years between the mean age of the
+    site and of an average site, and the share of patients. ``settings.scanner_seed`` is the seed.
+    """
     shares = np.empty(settings.n_sites)
     shifts = np.empty(settings.n_sites)
     odds = np.empty(settings.n_sites)

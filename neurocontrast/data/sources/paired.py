@@ -73,7 +73,7 @@ class PairedBrains(BrainVolumes):
             return self.second.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with preprocessing of scans, and standardisation of measures.
+        """Return a copy of the source with preprocessing of scans, and standardisation of measures.
 
         The standardisation is a trained run's, if the source has one (`as_in_run`), and is fitted
         on the training `rows` of `cohort` if not.
@@ -84,7 +84,7 @@ class PairedBrains(BrainVolumes):
             )
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a trained run's preprocessing of scans and of measures.
+        """Return a copy of the source with a trained run's preprocessing of scans and of measures.
 
         `samples` is the part of the run's ``encoder.json`` on the samples: section
         ``preprocessing`` for scans, and ``preprocessing_2`` for measures.
@@ -95,7 +95,7 @@ class PairedBrains(BrainVolumes):
         return replace(super().as_in_run(samples), second=second)
 
     def contract(self) -> Samples:
-        """Return the preprocessing of scans and of measures, for ``encoder.json``."""
+        """Return `Samples` with the preprocessing of scans and of measures, for ``encoder.json``."""
         return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
@@ -119,11 +119,14 @@ class PairedBrains(BrainVolumes):
         return PairedImages(super().images(cohort), self.second.images(cohort))
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind (``measures``, ``vectors``) → names and paths of the files that were read."""
+        """Return kind (``measures``, ``vectors``) → list of (name, path) of the files read."""
         return {**self.second.files(cohort), **super().files(cohort)}
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
-        """Return a function that makes a view of scans and a view of measures of a batch."""
+        """Return a function of a batch: one view of the scans, and one of their regional measures.
+
+        The function is a `ViewOfEach`, called with the batch; the two views are returned as a pair.
+        """
         first = self.two_views(augment, seed=seed)
         second = self.second.two_views(self.augment_2, seed=seed)
         return ViewOfEach(first, second)
@@ -131,7 +134,10 @@ class PairedBrains(BrainVolumes):
 
 @contextlib.contextmanager
 def _of_section_2() -> Iterator[None]:
-    """Rename keys of section ``data`` to ``data_2`` in errors about the measures of scans."""
+    """Rename keys ``data.…`` to ``data_2.…`` in a `DataError` raised in the ``with`` block.
+
+    Renamed are the keys of tables of measures; the error is raised again with the changed message.
+    """
     try:
         yield
     except DataError as error:

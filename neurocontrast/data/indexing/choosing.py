@@ -103,12 +103,12 @@ def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
 def _only_layout(
     tree: Tree, layout: str, images: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
 ) -> tuple[str, list[FoundScan], list[str]]:
-    """Return the name of the one layout to use, its scans, and notes on layouts left out.
+    """Return the name of the one layout to use, the scans in it, and notes on layouts left out.
 
-    `images` is layout → scans. Raw images of BIDS come first, then images of one other layout, then
-    FreeSurfer's. If two layouts other than BIDS and FreeSurfer have images, a `DataError` asks for
-    ``--layout``. Without images, the scans are the people of `measures`; a folder without either is
-    a `DataError`, too.
+    `images` is layout (a program's way to arrange files) → scans. Raw images of BIDS come first,
+    then images of one other layout, then FreeSurfer's. If two layouts other than BIDS and
+    FreeSurfer have images, a `DataError` asks for ``--layout``. Without images, the scans are the
+    people of `measures`; a folder without images and measures is a `DataError`, too.
     """
     preferred = _preferred(list(images))
     if preferred:

@@ -137,7 +137,7 @@ def _joined(*words: str | None) -> str:
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return a scan's site: the name of the first folder in its path, below the indexed folder.
+    """Return a scan's site: the name of the first folder in the path below the indexed folder.
 
     A `ConfigError` is raised if this folder is named after the scan's subject, as ``sub-01``, or if
     the path has no folder.
@@ -207,7 +207,8 @@ def _check_rows(
 ) -> None:
     """Add to `problems` each scan without a row in tables of people, or with another session there.
 
-    Another session is a problem only if its name differs in leading zeros alone, as M48 and M048.
+    Another session is a problem only if the two names differ in leading zeros alone, as M48 and
+    M048.
     """
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:
@@ -248,7 +249,7 @@ def _note_other_sessions(
 
 
 def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
-    """Add a note to `index` on people with a scan without session beside scans of sessions.
+    """Add a note to `index` on people with a scan without session and other scans with sessions.
 
     Such a scan may be the average or template of the person's other scans.
     """

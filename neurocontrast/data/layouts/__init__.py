@@ -215,9 +215,10 @@ def _facts_of_cat12(tree: Tree, folder: str, stem: str) -> dict[str, str]:
 
 
 def freesurfer(tree: Tree) -> Iterator[FoundScan]:
-    """Yield a `FoundScan` for each subject in FreeSurfer's SUBJECTS_DIR: stripped brain, or head.
+    """Yield a `FoundScan` for each subject with an image in FreeSurfer's SUBJECTS_DIR.
 
-    ``fsaverage`` is left out. The entity ``stream`` tells templates of a person's scans (a folder
+    The image is the stripped brain, or the whole head if there is no stripped brain; ``fsaverage``
+    is left out. The entity ``stream`` tells templates of a person's scans (a folder
     with ``base-tps``) and longitudinal copies (``X.long.Y``) from scans as they were taken.
     """
     templates = templates_below(tree)

@@ -31,10 +31,10 @@ _N_CHARACTERS = 16
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
     """Return one text for each row of measures: the row's digests, with spaces between them.
 
-    The text is "" if each digest would lack a value, or have fewer than four values other than 0.
-
-    Every digest covers some of the columns: any one digest recognises a person, even if single
-    values of other columns were rounded to fewer digits, or are missing.
+    Every digest covers a group of the columns: any one digest recognises a person, even if single
+    values of other columns were rounded to fewer digits, or are missing. A group in which a value
+    is missing, or fewer than four values differ from 0, gives no digest; the text is "" for a row
+    without any digest.
 
     There are two sorts. Exact digests are of values with four significant digits; each takes every
     n-th column in alphabetical order. Coarse digests are of values with three digits; each takes

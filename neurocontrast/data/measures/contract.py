@@ -154,7 +154,7 @@ class MeasuresContract(MeasureSettings):
     ) -> npt.NDArray[np.float32]:
         """Return standardised measures of shape (people, measures), without missing values.
 
-        A missing value becomes the median of the training people.
+        A missing value is replaced by the median of the training people before standardisation.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class MeasuresContract(MeasureSettings):
         """Refuse a table if a measure of training is absent, or too many are empty for everybody.
 
         Too many are a larger share of the measures of training than `max_missing` (0 to 1). No
-        value is filled in here; `apply` puts medians of the training people for missing values.
+        value is filled in here; `apply` replaces missing values by medians of the training people.
 
         Parameters
         ----------
@@ -242,7 +242,7 @@ class MeasuresContract(MeasureSettings):
         source : str
             Name of the table in messages.
         empty : collection of str
-            Names of the measures that have a column in the table, and a value of nobody.
+            Names of the measures that have a column in the table, but no value for anybody.
         may_be_absent : bool
             Whether measures of training that are not in the table count as empty; by default one
             such measure is refused.

@@ -286,7 +286,7 @@ def table_by_site(
 def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
     """Return a table with a row for each site in `people`, the result of `table_of_people`.
 
-    Columns are the number of people, their median age, programs, and the numbers of people who lack
+    Columns are the number of people, the median age, programs, and the numbers of people who lack
     measures, have zeros, or are flagged.
     """
     people = people.reindex(columns=people.columns.union(["age"], sort=False))

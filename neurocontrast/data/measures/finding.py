@@ -100,7 +100,7 @@ def _format_of(path: Path) -> tuple[str, str] | None:
 def _keep_stream(
     files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Remove from the lists in `files` the statistics of FreeSurfer's subjects of other streams.
+    """Remove from `files` FreeSurfer's statistics of subjects of all longitudinal streams but one.
 
     Streams are scans as they were taken (``cross``), longitudinal copies (``long``) and templates
     (``base``). `stream` is the one that stays; if "", ``cross`` stays, or ``long`` if there is no
@@ -235,9 +235,9 @@ def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
     """Apply the user's rule `dataset` to subjects of one name in several folders below `root`.
 
     Return the tables with the rows that stay. The rule ``all``: such subjects are different people;
-    all rows stay, and each gets the name of its folder in the table's `datasets`, to be put in
-    front of the subject's name. ``same``: one person, and all rows stay. The name of a folder: only
-    its rows stay. "": a `DataError` if a name is in several folders.
+    all rows stay, and each gets the name of the subject's folder in the table's `datasets`, to be
+    put in front of the subject's name. ``same``: one person, and all rows stay. The name of a
+    folder: only rows of this folder stay. "": a `DataError` if a name is in several folders.
 
     A table that is one file of many people is unchanged.
     """
@@ -290,7 +290,7 @@ def _note_people_left_out(
 
 
 def holds_measures(path: Path) -> bool:
-    """Tell whether `path` is any folder, or a file with regional measures by its name or header.
+    """Tell whether `path` is any folder, or a file that by name or header has regional measures.
 
     A folder is not opened.
     """

@@ -144,7 +144,7 @@ def is_of_measures(participants: Path) -> bool:
     """Tell whether a path is a folder, a table of measures, or people with ``measures.tsv``.
 
     The last is a table of people without a column ``path``, with the table of measures that `index`
-    writes beside it (see `find_measures`). A folder is not opened.
+    writes to the same folder (see `find_measures`). A folder is not opened.
     """
     if participants.is_dir() or holds_measures(participants):
         return True
@@ -154,7 +154,7 @@ def is_of_measures(participants: Path) -> bool:
 
 
 def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
-    """Read people and their regional measures, and return them with all problems of both.
+    """Read people and regional measures, and return an `InspectedMeasures` with all problems found.
 
     Problems of tables' content are collected in the `InspectedMeasures`, and raise no error.
 
@@ -163,7 +163,8 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
     participants : path
         Table of people, or a table or folder of measures.
     settings : MeasureDataSettings
-        Section ``data``: tables of measures, the choice among them, and how many may be missing.
+        Section ``data``: tables of measures, the choice among the tables, and the share of measures
+        that a person may lack.
     """
     participants = participants.expanduser()
     choice = Choice(settings.atlas, settings.measure)
@@ -250,7 +251,7 @@ def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequen
 def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
     """Return the `InspectedMeasures` of the people in `inspection`, joined with rows of `table`.
 
-    Its problems are those of `inspection`, one for each person without a row in `table`, and
+    The problems in it are those of `inspection`, one for each person without a row in `table`, and
     `problems`, which were found in the tables of measures.
     """
     people = inspection.cohort

@@ -1,4 +1,4 @@
-"""Join people with their regional measures, by participant and session."""
+"""Join people with the regional measures of the same participant and session."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def read_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Read people and their regional measures, joined by participant and session.
+    """Read people and regional measures, and join rows of the same participant and session.
 
     Parameters
     ----------
@@ -81,14 +81,15 @@ def read_measures(
         Table of people, as for `read_cohort`; it needs no images.
     measures : path, DataFrame or sequence of them, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by
-        default the table that `index` wrote beside `participants` (``measures.tsv``).
+        default the table that `index` wrote to the folder of `participants` (``measures.tsv``).
     atlas, measure : str, optional
         Choice from folders, as in `neurocontrast.data.measures.read_tables`.
     all_measured : bool
-        Whether people without measures are refused; if not, they stay, with missing measures.
+        Whether people without measures are refused; if not, such people stay, with missing
+        measures.
     skip : bool
         Whether to go on if files or cells of some scans cannot be read: the scans then have no
-        measures, for which `all_measured` refuses them, and a warning names them. By default
+        measures, which `all_measured` refuses, and a warning names the scans. By default
         unreadable files and cells are refused.
 
     Returns
@@ -187,8 +188,8 @@ def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
     cannot be read (``table.unread``) come last, with a row each.
 
     `path` is the table, or its folder. Age, sex and site are columns of the table of measures, or
-    of ``participants.tsv`` in the folder. A cell of them that cannot be read is missing, and a
-    warning says so.
+    of ``participants.tsv`` in the folder. A cell of these columns that cannot be read is missing,
+    and a warning says so.
     """
     keys = [*filter(table.values.index.__contains__, table.listed), *table.unread]
     people = pd.DataFrame(keys, columns=["participant_id", "session"])
@@ -307,11 +308,11 @@ def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
 def _subjects_of(
     people: Cohort, table: MeasuresTable, positions: npt.NDArray[np.int64]
 ) -> list[str]:
-    """Return the subject (person) for each row of `people`, by that table or else by the measures.
+    """Return the subject (person) of each row of `people`, stated there or else in the measures.
 
-    The table of people states subjects if any of them differs from the participant. `positions` are
-    the rows of the scans in the measures, `table`, -1 for none. If `people` and `table` state
-    different subjects of a scan, or only `table` states subjects and lacks one, this is refused.
+    The table of people states subjects if any one differs from the participant. `positions` are the
+    rows of the scans in `table`, the measures, -1 for none. If both tables state different subjects
+    of a scan, or only `table` states subjects and has none for a scan, a `DataError` is raised.
     """
     subjects = people.table["subject_id"].astype(str).tolist()
     if not table.subjects:

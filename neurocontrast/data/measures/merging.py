@@ -63,7 +63,10 @@ class Merged:
     """Caller's list of problems, which gets all problems; None to raise them as one error."""
 
     def takes(self, column: str) -> bool:
-        """Tell whether `column` is to be read as age, sex or site: by name, if `with_facts` is set."""
+        """Tell whether `column` is named age, sex or site, and `with_facts` is set.
+
+        A name may have codes in it, as ``sex (1=M, 2=F)``.
+        """
         return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
@@ -165,7 +168,7 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `values` with empty cells filled from `frame`, and its further scans and measures.
+    """Return `values` with empty cells, and absent scans and measures, filled from `frame`.
 
     Rows are scans, and columns are measures. `DataFrame.combine_first` would give the same more
     slowly, as it goes through hundreds of columns one by one.

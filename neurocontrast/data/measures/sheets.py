@@ -28,7 +28,7 @@ _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant",
 
 @dataclass(frozen=True)
 class Sheet:
-    """Table of regional measures as its program writes them: a row for each scan, cells as text.
+    """Table of regional measures as a program writes them: a row for each scan, cells as text.
 
     The readers in `FORMATS` make one from a file, or from the files of several scans, and
     `sheet_of_frame` makes one from a DataFrame.

@@ -223,7 +223,7 @@ def check_units_of_people(
     usual : dict of str to float, optional
         Usual value of each measure; by default the median of the rows.
     collected : Problems, optional
-        Problems to which those of the rows are added, in place of an error.
+        List to which the problems found are added, in place of an error.
     """
     problems = Problems(people.source)
     for kind in ("thickness", "volume", "area"):
@@ -377,7 +377,7 @@ def check_head_sizes(volumes: pd.Series, people: People) -> None:
     Parameters
     ----------
     volumes : Series
-        Head size of each row; mL and mm³ are both allowed, if all rows have the same unit.
+        Head size of each row, in mL or in mm³; the unit has to be the same in all rows.
     people : People
         Names of the rows.
     """

@@ -42,7 +42,7 @@ def check_codes(
         Usual value of each measure. It is compared with the codes in a column where nobody has any
         other value; without it, such a column is not judged.
     collected : Problems, optional
-        List to which the problems are added, in place of an error.
+        List to which the problems found are added, in place of an error.
     """
     is_code = values.isin(_CODES)
     problems = Problems(people.source)

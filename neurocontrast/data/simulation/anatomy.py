@@ -213,7 +213,7 @@ def _fine_maps() -> dict[str, Array]:
 def _ventricles(fluid: Array) -> NDArray[np.bool_]:
     """Return a mask of the lateral ventricles in `fluid`, the 1 mm map of the share of fluid.
 
-    They are the connected bodies of fluid at about (±14, -15, 14) mm.
+    The ventricles are the connected bodies of fluid at about (±14, -15, 14) mm.
     """
     bodies, _ = ndimage.label(fluid > 0.6)
     ventricles = np.zeros(fluid.shape, dtype=bool)

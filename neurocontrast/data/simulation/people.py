@@ -61,7 +61,7 @@ class SimulationSettings(Settings):
 
     @property
     def scanner_seed(self) -> int:
-        """Seed of the scanners: `site_seed`, or `seed` if that is None."""
+        """Seed of the scanners: `site_seed`, or `seed` if `site_seed` is None."""
         if self.site_seed is None:
             return self.seed
         return self.site_seed
@@ -157,8 +157,8 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
     """Return a `Site` for each of the ``settings.n_sites`` sites, with randomly drawn values.
 
-    They are the site's share of all people, the difference in years between the mean age of the
-    site and of an average site, and the share of patients. ``settings.scanner_seed`` is the seed.
+    Drawn are the site's share of all people, the shift in years of the mean age of the site's
+    people, and the share of patients among them. ``settings.scanner_seed`` is the seed.
     """
     shares = np.empty(settings.n_sites)
     shifts = np.empty(settings.n_sites)
@@ -182,7 +182,10 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
-    """Draw person number `index` (from 0) of a simulated cohort, independently of other people."""
+    """Return the randomly drawn `Person` number `index` (from 0) of a simulated cohort.
+
+    The same `settings` and `index` give the same person, however many people are drawn.
+    """
     sites = draw_sites(settings)
     # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's
     # place is fixed.

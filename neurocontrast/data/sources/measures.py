@@ -225,8 +225,8 @@ class RegionalMeasures(Source):
 
         Rows are positions in `cohort`. Which measures a run learns from depends on the run's
         training people, whom `val_fraction` and `seed` determine, and a person may lack only the
-        share ``data.max_missing`` of these measures. So training people are drawn again without the
-        people found to lack more, until no further person is found.
+        share ``data.max_missing`` of these measures. So the training people are chosen again
+        without the people who lack more, until everybody who is left lacks no more.
         """
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):
@@ -270,7 +270,7 @@ class RegionalMeasures(Source):
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
     def contract(self) -> Samples:
-        """Return names and standardisation of the measures, for a run's ``encoder.json``."""
+        """Return `Samples` with names and standardisation of measures, for ``encoder.json``."""
         return Samples(preprocessing=PreprocessingRecord.model_validate(self.known.as_json()))
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
@@ -298,7 +298,7 @@ class RegionalMeasures(Source):
         return contents_of_measures(cohort.measures.values.reindex(columns=self.known.columns))
 
     def images(self, cohort: Cohort) -> MeasuresDataset:
-        """Return a dataset of the cohort's standardised measures, in the order of its rows."""
+        """Return a dataset of the standardised measures of `cohort`, in the order of the rows."""
         return MeasuresDataset(self._values(cohort))
 
     def _values(self, cohort: Cohort) -> npt.NDArray[np.float32]:
@@ -317,7 +317,7 @@ class RegionalMeasures(Source):
         return {"measures": tables, **super().files(cohort)}
 
     def built_in_views(self, augment: MeasureAugmentSettings) -> Any:
-        """Return the random transform of measures, which swaps in values of training people."""
+        """Return the random transform of measures, which puts in values of training people."""
         return RandMeasureViewd("image", augment, learned=self.learned)
 
 

@@ -26,8 +26,8 @@ from neurocontrast.transforms.paired_views import ViewOfEach
 class PairedBrains(BrainVolumes):
     """Source of scans and of regional measures of the same scans, to train two encoders.
 
-    Scans and measures are joined by participant and session; their order in the tables does not
-    matter.
+    A scan is joined with the measures of the same participant and session; the order of rows in the
+    tables does not matter.
     """
 
     second: RegionalMeasures = field(kw_only=True)
@@ -95,14 +95,14 @@ class PairedBrains(BrainVolumes):
         return replace(super().as_in_run(samples), second=second)
 
     def contract(self) -> Samples:
-        """Return `Samples` with the preprocessing of scans and of measures, for ``encoder.json``."""
+        """Return `Samples` with the preprocessing of scans and measures, for ``encoder.json``."""
         return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
         """Return one text of digests for each scan with its measures, in the order of the rows.
 
-        The text has the digests of the scan's voxels, and then the digests of its measures,
-        separated by spaces; "" if those of the scan or those of the measures are not available.
+        The text has the digests of the scan's voxels, and then the digests of the measures,
+        separated by spaces; "" if the scan, or the measures, have no digest.
         """
         contents = []
         of_scans = super().contents(cohort, progress)
@@ -123,9 +123,10 @@ class PairedBrains(BrainVolumes):
         return {**self.second.files(cohort), **super().files(cohort)}
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
-        """Return a function of a batch: one view of the scans, and one of their regional measures.
+        """Return a function that makes a view of a batch's scans and one of the regional measures.
 
-        The function is a `ViewOfEach`, called with the batch; the two views are returned as a pair.
+        The function, a `ViewOfEach`, is called with a batch of scans and of the same scans'
+        measures, and returns the pair of views.
         """
         first = self.two_views(augment, seed=seed)
         second = self.second.two_views(self.augment_2, seed=seed)

@@ -112,7 +112,7 @@ class Source:
         return check_kind(cohort, self.data.kind)
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return a cohort of all samples in `scans`, if their kind needs no table of people.
+        """Return a cohort of all samples in `scans`, if such samples need no table of people.
 
         None, the default, if a table of people must list the samples.
         """
@@ -140,7 +140,8 @@ class Source:
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
         """Return a copy of the source with preprocessing learned by reading the training samples.
 
-        These are the `rows` of `cohort`. This source itself is returned if nothing is learned.
+        Training samples are the `rows` of `cohort`. This source itself is returned if nothing is
+        learned.
         """
         del cohort, rows, progress
         return self
@@ -171,7 +172,10 @@ class Source:
         return {}
 
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
-        """Return the table of `cohort` with the columns that its embeddings table is to have."""
+        """Return a table with a row for each sample of `cohort`, for an embeddings table.
+
+        The columns are the ones to write there; by default all columns of the cohort's table.
+        """
         return cohort.table
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
@@ -183,7 +187,7 @@ class Source:
         return []
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return one text for each sample: digests of its content, with spaces; "" if unknown.
+        """Return one text for each sample: digests of the content, with spaces; "" if unknown.
 
         A digest does not depend on the sample's name or file, so that copies are recognised, nor,
         for regional measures, on the order of the columns.
@@ -287,8 +291,8 @@ class Source:
 
         Compared with the start of the run are the files that `files` lists, such as vectors and
         tables of measures, by digest, the files of samples by total size, and the transform for
-        augmented views, if the user passes one from Python. `provenance` is the run's record of
-        them, and `folder` is the run's folder. A difference raises a `CheckpointError`.
+        augmented views, if the user passes one from Python. `provenance` is the run's record at
+        the start, and `folder` is the run's folder. A difference raises a `CheckpointError`.
         """
         now = self.record(cohort)
         changed = []

@@ -73,7 +73,7 @@ class BrainVolumes(Source):
 
     @property
     def cache(self) -> VolumeCache:
-        """Cache of the volumes that the source's `transforms` make, in folder ``data.cache_dir``."""
+        """Cache of the volumes that the source's `transforms` make, in ``data.cache_dir``."""
         data = self.data
         return VolumeCache(
             data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared
@@ -194,7 +194,7 @@ class BrainVolumes(Source):
         return settings
 
     def contract(self) -> Samples:
-        """Return preprocessing, precision and channels of images, for a run's ``encoder.json``."""
+        """Return `Samples` with preprocessing, precision and channels, for ``encoder.json``."""
         return Samples(
             preprocessing=PreprocessingRecord.model_validate(self.transforms.contract()),
             cache_dtype=self.cache_dtype,
@@ -214,7 +214,7 @@ class BrainVolumes(Source):
         return replace(cohort, channels=columns_of(self.channels))
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
-        """Preprocess the scans of `cohort` that the cache on disk does not hold, and keep them.
+        """Preprocess the scans of `cohort` that the cache on disk lacks, and add the volumes there.
 
         A warning goes to `progress` if sform and qform of scans disagree or are both absent.
         """
@@ -237,7 +237,10 @@ class BrainVolumes(Source):
         return doubts_about_extents(extents)
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Preprocess scans absent from the cache; return row → reason for unusable scans."""
+        """Preprocess scans absent from the cache; return row → reason for unusable scans.
+
+        Rows are positions in `cohort`.
+        """
         scans = self._with_channels(cohort).scans
         failures = dict[ScanFiles, str]()
         self.cache.prepare(
@@ -256,7 +259,7 @@ class BrainVolumes(Source):
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return (total size, latest modification, latest change time) of the files of each scan."""
+        """Return (total size, latest modification, latest change time) of each scan's files."""
         return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]
 
     def grid(self, scan: ScanFiles) -> Grid:

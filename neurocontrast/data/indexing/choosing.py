@@ -103,7 +103,7 @@ def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
 def _only_layout(
     tree: Tree, layout: str, images: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
 ) -> tuple[str, list[FoundScan], list[str]]:
-    """Return the name of the one layout to use, the scans in it, and notes on layouts left out.
+    """Return the name of the one layout to use, the scans found by the layout, and notes on others.
 
     `images` is layout (a program's way to arrange files) → scans. Raw images of BIDS come first,
     then images of one other layout, then FreeSurfer's. If two layouts other than BIDS and

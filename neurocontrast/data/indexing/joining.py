@@ -92,7 +92,7 @@ def row_of(
     facts : ScanFacts
         Cells of the scan's person and session in tables of people: column → cell.
     settings : dict of str to str
-        Settings of the scanner.
+        Settings of the scanner: name → text, from `scanner_settings_of`.
     layout : str
         Name of the layout.
     site_from : {"column", "folder", "scanner"}

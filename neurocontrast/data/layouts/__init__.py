@@ -133,7 +133,7 @@ def caps(tree: Tree) -> Iterator[FoundScan]:
 def _tissues_of_caps(tree: Tree) -> Iterator[FoundScan]:
     """Yield a `FoundScan` for each modulated grey-matter map of Clinica among the files of `tree`.
 
-    Its `maps` also have the paths of the same scan's white matter and fluid.
+    `maps` of each also has the paths of the same scan's white matter and fluid.
     """
     folder = rf"{_CAPS}/t1/spm/segmentation/normalized_space"
     name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"

@@ -1,4 +1,4 @@
-"""Find outlying measures of people, against their site, everybody, or a run's training people."""
+"""Find outlying measures of people, against the site, everybody, or training people of a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.inspecting import InspectedMeasures, count_versions
 
 N_DEVIATIONS = 5.0
-"""Robust standard deviations (1.4826 median absolute deviations) beyond which a measure is an
-outlier.
+"""Deviation beyond which a measure is an outlier, in robust standard deviations (1.4826 median
+absolute deviations), or in a run's standard deviations.
 """
 SHARE_OUTSIDE = 0.015
 """Share of a person's measures that must be outliers for a flag, but at least one measure."""
@@ -33,18 +33,18 @@ _N_WORST = 3
 class Deviations:
     """Deviations of people and of sites from usual values, one column for each measure.
 
-    Usual values are medians of the people who are the standard of comparison, `reference`.
-
     Parameters
     ----------
     of_people : DataFrame
-        Deviation of each person's measure in robust standard deviations, one row a person; NaN
-        where the measure is missing.
+        Difference of each person's measure from the median of the people whom `reference` names, in
+        standard deviations (robust ones, unless a run states them); one row a person, NaN where the
+        measure is missing.
     of_sites : DataFrame
         Median deviation of each site's people, in standard deviations, from people of other sites,
         or from the people that a run was trained on; one row a site.
     centre, spread : Series
-        Usual value and robust standard deviation of each measure, as logarithms where `is_log`.
+        Usual value (median) and standard deviation of each measure over all inspected people, or
+        over the people that a run was trained on; as logarithms where `is_log`.
     is_log : Series
         Whether a measure is compared as a logarithm.
     reference : str
@@ -62,16 +62,16 @@ class Deviations:
     def is_outside(self) -> pd.DataFrame:
         """Whether a measure of a person is an outlier: a table of bools, shaped like `of_people`.
 
-        Rows are people and columns are measures. A measure is an outlier if its deviation is more
-        than `N_DEVIATIONS` robust standard deviations from the usual value; a missing one is not.
+        Rows are people and columns are measures. A measure is an outlier if the value in
+        `of_people` is above `N_DEVIATIONS` in size; a missing measure is none.
         """
         return self.of_people.abs() > N_DEVIATIONS
 
     def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
-        """Return a table with a row for each measure: ends ``low`` and ``high`` of its usual range.
+        """Return a table with a row for each measure: ends ``low`` and ``high`` of the usual range.
 
-        The range is `n_deviations` robust standard deviations to either side of the usual value, in
-        the measure's own unit.
+        The range is `n_deviations` times `spread` to either side of the usual value, in the
+        measure's own unit.
         """
         ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
         ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)

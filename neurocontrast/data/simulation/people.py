@@ -131,8 +131,8 @@ class Person:
 def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
     """Return a `Scanner` with random noise, blur, bias field and contrast, for a simulated site.
 
-    `site` is the number of the site, from 0. With it and ``settings.scanner_seed`` the random
-    numbers are always the same.
+    `site`, the number of the site from 0, and ``settings.scanner_seed`` determine the random
+    numbers.
     """
     generator = derive_generator("simulated-scanner", settings.scanner_seed, site)
     gamma, white, gain, fluid, stripping = np.clip(generator.standard_normal(5), -2.0, 2.0)

@@ -263,7 +263,7 @@ class BrainVolumes(Source):
         return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]
 
     def grid(self, scan: ScanFiles) -> Grid:
-        """Return the voxel grid of `scan` as it is after preprocessing; call `make_ready` first."""
+        """Return the voxel grid that `scan` has after preprocessing; call `make_ready` first."""
         if isinstance(self.transforms, Preprocessing):
             return preprocessed_grid(scan, self.transforms)
         _, affine = self.cache.read_with_affine(scan)

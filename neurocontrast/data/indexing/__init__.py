@@ -55,7 +55,8 @@ def index_scans(
     root : Path
         Folder of the scans, or table of regional measures.
     settings : IndexSettings
-        Layout, tables of people and rules of the choice, as in `neurocontrast.index`.
+        Layout, tables of people, and rules that choose among several images of a session, as in
+        `neurocontrast.index`.
     tables : sequence of Path
         Tables of measures below `root`, which are read instead of the folder.
     progress : Progress
@@ -137,9 +138,10 @@ def _check_site_from(site_from: str) -> None:
 
 
 def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None:
-    """Raise a `ConfigError` if no scan has a cell of a column in `keep`, the columns asked for.
+    """Raise a `ConfigError` if any one of the columns `keep` has no value for any scan.
 
-    `facts` has the cells of each scan, from the tables of people.
+    `keep` are the columns that the user asks for. `facts` has the filled cells of each scan, from
+    the tables of people.
     """
     columns: set[str] = set()
     for of_scan in facts:
@@ -152,9 +154,10 @@ def _check_kept_columns(keep: Sequence[str], facts: Sequence[ScanFacts]) -> None
 
 
 def _table_of(rows: Sequence[dict[str, str]], keep: Sequence[str]) -> pd.DataFrame:
-    """Return the index's table of `rows`, with the columns `COLUMNS` and `keep`, "" if missing.
+    """Return the index's table of `rows`: columns are `COLUMNS`, then the names in the list `keep`.
 
-    Several runs of one session become sessions of their own, as a cohort needs.
+    A cell that a row lacks is "". Several runs of one session become sessions of their own, as a
+    cohort needs.
     """
     columns = list(dict.fromkeys([*COLUMNS, *keep]))
     # As objects: a path that no text can hold is a problem, which names the path.
@@ -178,10 +181,11 @@ def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bo
 def _add_left_out(
     scans: Sequence[FoundScan], kept: Sequence[bool], problems: Problems, index: Index
 ) -> None:
-    """Add to `index` the scans and people that ``--skip`` leaves out, with reasons and counts.
+    """Add to `index` the scans and people that ``--skip`` leaves out, with the reasons.
 
-    `kept` tells for each scan whether the index keeps it. Problems with the name of a left-out scan
-    or person are the reasons; all other problems are added to ``index.cells_not_read``.
+    `kept` tells for each scan whether the index keeps it. Of `problems`, the ones with the name of
+    a left-out scan or person are the reasons; all others, of cells, are added to
+    ``index.cells_not_read``. Notes count left-out scans, left-out people, and unread cells.
     """
     people = {True: set[str](), False: set[str]()}
     sessions = {True: set[str](), False: set[str]()}

@@ -103,12 +103,12 @@ def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
 def _only_layout(
     tree: Tree, layout: str, images: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
 ) -> tuple[str, list[FoundScan], list[str]]:
-    """Return the name of the one layout to use, its scans, and notes on layouts left out.
+    """Return the name of the one layout to use, the scans found by the layout, and notes on others.
 
-    `images` is layout → scans. Raw images of BIDS come first, then images of one other layout, then
-    FreeSurfer's. If two layouts other than BIDS and FreeSurfer have images, a `DataError` asks for
-    ``--layout``. Without images, the scans are the people of `measures`; a folder without either is
-    a `DataError`, too.
+    `images` is layout (a program's way to arrange files) → scans. Raw images of BIDS come first,
+    then images of one other layout, then FreeSurfer's. If two layouts other than BIDS and
+    FreeSurfer have images, a `DataError` asks for ``--layout``. Without images, the scans are the
+    people of `measures`; a folder without images and measures is a `DataError`, too.
     """
     preferred = _preferred(list(images))
     if preferred:
@@ -157,10 +157,11 @@ def _preferred(layouts: Sequence[str]) -> str:
 
 
 def _notes_on_derived(tree: Tree, images: Mapping[str, list[FoundScan]]) -> list[str]:
-    """Return a list of one note, on derived images in BIDS' raw folders that no layout has taken.
+    """Return a list of one note, on derived images in BIDS' raw folders that are left out.
 
-    `images` is layout → scans that the layout has taken. The list is empty if there are no such
-    images.
+    A derived image has ``desc-`` or ``space-`` in its name. `images` is layout, such as
+    ``fmriprep`` → scans found; images of these scans are not left out. The list is empty if no
+    image is.
     """
     paths = set(derived_among_raw(tree))
     for scans in images.values():
@@ -206,10 +207,11 @@ def _of_stream(scans: Sequence[FoundScan], stream: str, index: Index) -> list[Fo
 
 
 def _of_homes(scans: Sequence[FoundScan], dataset: str, index: Index) -> list[FoundScan]:
-    """Return the scans of all data sets (folders), or of one, by ``--choose dataset=``.
+    """Return the scans of all data sets (folders), or of the one that the user chooses.
 
-    `dataset` is the value of the rule (see `choose_homes`). Scans of other data sets are added to
-    the list of left-out scans in `index`.
+    `dataset` is the user's ``--choose dataset=``: the name of one folder, or ``all``, ``same`` or
+    "", which keep all scans (see `scans_of_homes`). Scans outside the named folder are added to
+    ``index.left_out``.
     """
     chosen = scans_of_homes(scans, dataset)
     reason = f"not in the folder of --choose dataset={dataset}"
@@ -229,14 +231,15 @@ def _measures_below(
     needed: bool,
     skip: bool,
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
-    """Return a table of the regional measures below a folder, and paths left out with reasons.
+    """Return the regional measures below a folder as one table, and a list of left-out measures.
 
-    The table is None if there are no measures below the folder `root`. If measures are there and
-    cannot be read, a `DataError` is raised if `needed`; otherwise the table is None, and the reason
-    is in the list of left-out paths.
+    `root` is the folder, or a list of tables in `tree`. If there are no measures below the folder,
+    the table is None and the list empty. If the measures as a whole cannot be read, a `DataError`
+    is raised if `needed`; if not, the table is None, and the list has one entry, ``measures`` with
+    the reason.
 
-    If `needed` or `skip` is true, single scans that cannot be read are no error: the table lists
-    them in its attribute `unread`.
+    If `needed` or `skip` is true, single scans whose files or cells cannot be read are no error:
+    the table lists the scans in its attribute `unread`.
 
     `rules` has key → value of ``--choose``, and `keep` the columns to keep by ``--keep``. Both are
     changed in place: rules that choose between tables of measures (atlas, measure, stream, dataset)
@@ -265,11 +268,12 @@ def _measures_below(
 
 
 def add_unread(root: Path, index: Index, problems: Problems) -> None:
-    """Record the scans whose regional measures could not be read, with the reasons.
+    """Add the scans whose regional measures could not be read to `problems` or to `index`.
 
-    In an index of measures alone, each reason is added to `problems`. In an index of images, the
-    measures of these scans are added to the left-out list of `index`, with a note. `root` is the
-    indexed folder; its path is cut from the reasons.
+    In an index of measures alone, each reason becomes a problem of the scan in `problems`. In an
+    index of images, the scan stays; "measures of" the scan, with the reason, is added to
+    ``index.left_out``, and one note counts these scans. `root` is the indexed folder; its path is
+    cut from the reasons.
     """
     if index.measures is None or not index.measures.unread:
         return
@@ -289,9 +293,9 @@ def add_unread(root: Path, index: Index, problems: Problems) -> None:
 
 
 def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
-    """Return a scan without image for each person in tables of measures.
+    """Return a `FoundScan` without an image for each row (person and session) of `measures`.
 
-    People whose measures could not be read are last.
+    Scans whose measures could not be read are last.
     """
     scans = []
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
@@ -308,10 +312,10 @@ def _scans_of_measures(measures: MeasuresTable) -> list[FoundScan]:
 def _scan_of_measures(
     measures: MeasuresTable, person: str, session: str, facts: dict[str, str]
 ) -> FoundScan:
-    """Return a person in tables of measures as a scan without image.
+    """Return a `FoundScan` without an image, for a person's session in tables of measures.
 
-    `facts` has the head size, if known; cells that the tables state of the person, such as the
-    subject, are added.
+    `facts` has the head size, if known. The `FoundScan` has these facts, and the subject if the
+    tables state one.
     """
     all_facts = {**facts, **measures.facts_of(person, session)}
     label = person.removeprefix("sub-")
@@ -321,12 +325,13 @@ def _scan_of_measures(
 def choose_scans(
     scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
 ) -> list[FoundScan]:
-    """Choose one image of each session, or all its runs, by the rules of ``--choose``; return them.
+    """Return one image of each session, or all runs of the session, by the rules of ``--choose``.
 
-    `rules` is key → value. With ``run=all`` every run of a session is taken, a run being a repeated
-    image in BIDS (``run-1``, ``run-2``), and with ``run=first`` the first. Images that are not
-    chosen are added to the left-out list of `index`. A problem is added for each session that still
-    has several images, unless they are its different runs and ``run=all`` is given.
+    `rules` is key → value. A run is a repeated image of a session in BIDS (``run-1``, ``run-2``):
+    with ``run=all`` every run is taken, and with ``run=first`` the first. Images that are not
+    chosen are added to the left-out list of `index`. For each session that still has several
+    images, a problem is added to `problems`, unless the images are different runs of the session
+    and ``run=all`` is given.
 
     Without a rule for the space, an image in MNI space is taken and the native one of the session
     left out.
@@ -357,9 +362,10 @@ def choose_scans(
 
 
 def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
-    """Add native `scans` to the left-out list of `index`, with a note.
+    """Add native images, which `choose_scans` has not taken, to the left-out list of `index`.
 
-    A native image is left out if its session has an image in MNI space.
+    `scans` are these images; the session of each has an image in MNI space. One note in `index`
+    counts all of them.
     """
     for scan in scans:
         index.left_out.append((scan.path, "native; the session has an image in MNI space"))
@@ -405,7 +411,10 @@ def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
 
 
 def _run_of(scan: FoundScan) -> tuple[float, str]:
-    """Return the run of a scan as a number, 0 if none, and as written, to sort runs."""
+    """Return a key that sorts scans by BIDS run (``run-1``): the run as a number, then as text.
+
+    The key of a scan without a run is (0, "").
+    """
     run = scan.entities.get("run", "")
     return number_of(run) or 0.0, run
 

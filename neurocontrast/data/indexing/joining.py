@@ -90,13 +90,14 @@ def row_of(
     scan : FoundScan
         Scan of a layout.
     facts : ScanFacts
-        Cells of tables of people.
+        Cells of the scan's person and session in tables of people: column → cell.
     settings : dict of str to str
-        Settings of the scanner.
+        Settings of the scanner: name → text, from `scanner_settings_of`.
     layout : str
         Name of the layout.
     site_from : {"column", "folder", "scanner"}
-        Origin of the site.
+        Origin of the site: a cell of the column ``site``, the first folder of the scan's path, or
+        the scanner's name and serial number in `settings`.
     """
     scanner = _joined(settings.get("Manufacturer"), settings.get("ManufacturersModelName"))
     cells = {**scan.facts, **facts.cells}
@@ -136,7 +137,7 @@ def _joined(*words: str | None) -> str:
 
 
 def _site_of_folder(scan: FoundScan) -> str:
-    """Return a scan's site: the name of the first folder in its path, below the indexed folder.
+    """Return a scan's site: the name of the first folder in the path below the indexed folder.
 
     A `ConfigError` is raised if this folder is named after the scan's subject, as ``sub-01``, or if
     the path has no folder.
@@ -193,7 +194,10 @@ def compare_with_tables(
 
 
 def _people_without_scan(people: PeopleTables, with_scan: set[str]) -> dict[str, str]:
-    """Return person → name of the table, for people in tables who are not among `with_scan`."""
+    """Return person → name of a table of people, for people who are not among `with_scan`.
+
+    `with_scan` are the people with a scan. A person in several tables gets the last one's name.
+    """
     tables = people.people()
     return {person: tables[person] for person in sorted(tables.keys() - with_scan)}
 
@@ -203,7 +207,8 @@ def _check_rows(
 ) -> None:
     """Add to `problems` each scan without a row in tables of people, or with another session there.
 
-    Another session is a problem only if its name differs in leading zeros alone, as M48 and M048.
+    Another session is a problem only if the two names differ in leading zeros alone, as M48 and
+    M048.
     """
     for scan, of_scan in zip(scans, facts, strict=True):
         if people.general(scan.dataset) and not of_scan.tables:
@@ -223,10 +228,10 @@ def _check_rows(
 def _note_other_sessions(
     scans: Sequence[FoundScan], facts: Sequence[ScanFacts], people: PeopleTables, index: Index
 ) -> None:
-    """Note in `index` each table with rows of a scan's person, but none of that scan's session.
+    """Add a note to `index` on each table with rows of a scan's person, but none of the session.
 
-    One such scan suffices for a note. The note counts these scans, and says that the table's rows
-    were not joined to them.
+    A table gets one note, even for a single scan. The note counts the scans of other sessions, and
+    says that the table's rows were not joined to these scans.
     """
     names: dict[str, list[str]] = defaultdict(list)
     for scan, of_scan in zip(scans, facts, strict=True):
@@ -244,7 +249,7 @@ def _note_other_sessions(
 
 
 def _note_averages(scans: Sequence[FoundScan], index: Index) -> None:
-    """Add a note to `index` on people with a scan without session beside scans of sessions.
+    """Add a note to `index` on people with a scan without session and other scans with sessions.
 
     Such a scan may be the average or template of the person's other scans.
     """

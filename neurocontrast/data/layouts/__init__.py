@@ -31,9 +31,10 @@ _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 
 def bids(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the raw T1-weighted images of a BIDS data set, or of several sets in one folder.
+    """Yield a `FoundScan` for each raw T1-weighted image of a BIDS data set, or of several sets.
 
-    Images whose names say that a program made them (``desc-``, ``space-``) are left out.
+    `tree` lists the files of the data set, or of a folder with several sets. Images whose names say
+    that a program made them (``desc-``, ``space-``) are left out.
     """
     described = {}
     for folder, names in tree.folders.items():
@@ -65,12 +66,16 @@ def _sidecars_of(path: str, dataset: str, described: Mapping[str, Sequence[str]]
 
 
 def _n_words(name: str) -> int:
-    """Count the words of a file name after the first, such as entities of BIDS."""
+    """Return the number of underscores in a file name: how many words follow the first word."""
     return name.count("_")
 
 
 def derived_among_raw(tree: Tree) -> list[str]:
-    """Return paths in BIDS' folders of raw images whose names say derived (desc-, space-)."""
+    """Return the paths of derived images among the raw images of BIDS data sets.
+
+    Derived images have ``desc-`` or ``space-`` in the name. `tree` lists the files of one or
+    several data sets.
+    """
     paths = []
     for path, _, _ in tree.matching(_BIDS, _RAW_T1W):
         _, _, entities = identity_of(path.rpartition("/")[2])
@@ -80,9 +85,10 @@ def derived_among_raw(tree: Tree) -> list[str]:
 
 
 def fmriprep(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the whole heads of fMRIPrep or sMRIPrep, with brain masks and tissue maps.
+    """Yield a `FoundScan` for each whole head of fMRIPrep or sMRIPrep among the files of `tree`.
 
-    Heads are ``…_desc-preproc_T1w.nii.gz``, in native space or in the space of a template.
+    Heads are ``…_desc-preproc_T1w.nii.gz``, in native space or in the space of a template. Each
+    `FoundScan` also has the paths of the brain mask and of the tissue maps.
     """
     for path, _, _ in tree.matching(
         r"(?:.*/)?sub-[^/]+(?:/ses-[^/]+)?/anat", rf"sub-.+{_PREPROCESSED}(?:\.gz)?"
@@ -109,7 +115,10 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
 
 
 def caps(tree: Tree) -> Iterator[FoundScan]:
-    """Yield Clinica's registered images (``t1_linear``), or modulated grey matter if none."""
+    """Yield a `FoundScan` for each image that Clinica registered (``t1_linear``) in a CAPS folder.
+
+    If `tree` has no such image at all, each modulated map of grey matter is yielded.
+    """
     registered = list(tree.matching(rf"{_CAPS}/t1_linear", r"sub-.+_space-.+_T1w\.nii(?:\.gz)?"))
     for path, _, _ in registered:
         subject, session, entities = identity_of(path.rpartition("/")[2])
@@ -122,7 +131,10 @@ def caps(tree: Tree) -> Iterator[FoundScan]:
 
 
 def _tissues_of_caps(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the modulated grey-matter maps of Clinica, each with the maps of other tissues."""
+    """Yield a `FoundScan` for each modulated grey-matter map of Clinica among the files of `tree`.
+
+    `maps` of each also has the paths of the same scan's white matter and fluid.
+    """
     folder = rf"{_CAPS}/t1/spm/segmentation/normalized_space"
     name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"
     for path, _, _ in tree.matching(folder, name):
@@ -152,11 +164,11 @@ _HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]{1,9}),\s*unitless")
 
 
 def cat12(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the modulated grey-matter maps ``mwp1*`` of CAT12, with the scan's other files.
+    """Yield a `FoundScan` for each modulated grey-matter map ``mwp1*`` of CAT12 in `tree`.
 
-    Other files are white matter ``mwp2*``, fluid ``mwp3*``, the normalised head ``wm*``, which is
-    the scan's image if it exists, and the report's XML, whose IQR is CAT12's grade of the image
-    (lower is better).
+    The scan's image is the normalised head ``wm*`` if it exists, and else the map. `maps` has the
+    paths of grey matter, white matter ``mwp2*`` and fluid ``mwp3*``; `facts` has head size and IQR,
+    CAT12's grade of the image (lower is better), from the report's XML.
     """
     for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
         folder = path.rpartition("/")[0]
@@ -203,9 +215,10 @@ def _facts_of_cat12(tree: Tree, folder: str, stem: str) -> dict[str, str]:
 
 
 def freesurfer(tree: Tree) -> Iterator[FoundScan]:
-    """Yield an image of each subject in a SUBJECTS_DIR: the stripped brain, or the whole head.
+    """Yield a `FoundScan` for each subject with an image in FreeSurfer's SUBJECTS_DIR.
 
-    ``fsaverage`` is left out. The entity ``stream`` tells templates of a person's scans (a folder
+    The image is the stripped brain, or the whole head if there is no stripped brain; ``fsaverage``
+    is left out. The entity ``stream`` tells templates of a person's scans (a folder
     with ``base-tps``) and longitudinal copies (``X.long.Y``) from scans as they were taken.
     """
     templates = templates_below(tree)
@@ -266,7 +279,7 @@ _HOSPITALS = {
 
 
 def ixi(tree: Tree) -> Iterator[FoundScan]:
-    """Yield the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``, as `FoundScan` objects.
+    """Yield a `FoundScan` for each T1-weighted image of IXI, ``IXI012-HH-1211-T1.nii.gz``.
 
     `facts` of each has the site, read from the second part of the file name: ``HH`` is "Hammersmith
     Hospital".
@@ -278,7 +291,7 @@ def ixi(tree: Tree) -> Iterator[FoundScan]:
 
 
 def brainprep(tree: Tree) -> Iterator[FoundScan]:
-    """Yield brainprep's quasi-raw images ``…_desc-6apply_T1w.nii.gz``.
+    """Yield a `FoundScan` for each quasi-raw image ``…_desc-6apply_T1w.nii.gz`` of brainprep.
 
     Quasi-raw images are stripped, corrected for bias, and affinely registered to MNI152.
     """
@@ -288,10 +301,10 @@ def brainprep(tree: Tree) -> Iterator[FoundScan]:
 
 
 def openbhb(tree: Tree) -> Iterator[FoundScan]:
-    """Yield OpenBHB's arrays of grey matter (1.5 mm) and of affinely registered brains (1 mm).
+    """Yield a `FoundScan` for each file with an array of one scan in the OpenBHB data set.
 
-    Arrays are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve
-    digits.
+    Arrays are of grey matter (1.5 mm) or of affinely registered brains (1 mm), and are named
+    ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve digits.
     """
     name = r"sub-([0-9]+)_preproc-(cat12vbm|quasiraw)(?:_desc-gm)?_T1w\.npy"
     for path, _, named in tree.matching(_ANYWHERE, name):

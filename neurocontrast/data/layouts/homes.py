@@ -36,7 +36,7 @@ class Member:
 
 @dataclass(frozen=True)
 class HomeChoice:
-    """Result of `choose_homes`: positions of the subjects to keep, and data sets for their names.
+    """Result of `choose_homes`: positions of subjects to keep, and data sets to name them after.
 
     `rows` are positions in the list `members` of `choose_homes`. `datasets` has one text for each
     of `rows`: the name of the folder (data set) that is put in front of the subject's name, if
@@ -62,8 +62,8 @@ def names_of_homes(homes: Collection[str]) -> dict[str, str]:
     """Return folder → short name, for `homes`, the folders that hold the subjects' folders.
 
     A home is most often the folder of a data set, such as ``all/paris`` for ``all/paris/sub-01``.
-    Its short name is the first folder below the path that all `homes` share. If two names would be
-    the same, each is the whole path below, with "-" for "/".
+    Its short name is the first folder below the path that all `homes` share. If two of these names
+    are the same, the name of every home is its whole path below the shared path, with "-" for "/".
     """
     ordered = sorted(homes)
     shared = ""
@@ -85,7 +85,8 @@ def names_of_homes(homes: Collection[str]) -> dict[str, str]:
 def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
     """Choose among subjects of one name in several folders (homes), by a rule of the user.
 
-    Return the positions of the chosen `members`, and their data sets, as a `HomeChoice`.
+    Return a `HomeChoice`: the positions of the chosen `members`, and for each the name of the
+    folder to put in front of the subject's name, or "".
 
     Parameters
     ----------
@@ -93,8 +94,8 @@ def choose_homes(members: Sequence[Member], dataset: str) -> HomeChoice:
         Subjects with their folders.
     dataset : str
         ``all``: people of different folders are different, and are named after their folder;
-        ``same``: a name is one person everywhere; another name: that folder alone; "": refuse
-        names that are in several folders.
+        ``same``: a name is one person everywhere; the name of a folder: only the subjects in
+        this folder; "": refuse subjects' names that are in several folders.
     """
     everything = list(range(len(members)))
     homes = [member.home for member in members]

@@ -23,10 +23,10 @@ _REALIGNED_BY_CAT12 = "rsub-"
 
 @dataclass(frozen=True)
 class StreamChoice:
-    """Chosen longitudinal stream, positions of its subjects, and a note on the streams left out.
+    """Chosen longitudinal stream, positions of the stream's subjects, and a note on other streams.
 
-    Made by `choose_stream`: `rows` are positions in its list `subjects`. The note is "" if no
-    stream is left out.
+    Made by `choose_stream`: `rows` are positions in the list `subjects` given to `choose_stream`.
+    The note is "" if no stream is left out.
     """
 
     stream: str
@@ -65,7 +65,7 @@ def scan_of_stream(name: str) -> str:
     """Return a subject's name without the marks that longitudinal processing adds to the name.
 
     `name` is the name of a FreeSurfer subject's folder or of a CAT12 file. The result is A for a
-    longitudinal copy ``A.long.B``, ``sub-X`` for CAT12's realigned scan ``rsub-X`` or for its
+    longitudinal copy ``A.long.B``, ``sub-X`` for CAT12's realigned scan ``rsub-X`` or for CAT12's
     average ``avg_sub-X`` of several scans, and any other name unchanged.
     """
     name = name.partition(MARK)[0].removeprefix(_AVERAGE_OF_CAT12)
@@ -93,7 +93,7 @@ def templates_below(tree: Tree) -> set[str]:
 def choose_stream(subjects: Sequence[str], streams: Sequence[str], stream: str) -> StreamChoice:
     """Choose one longitudinal stream among `subjects`, by the name `stream` or by a default.
 
-    Return it as a `StreamChoice`, with the positions in `subjects` that are of the stream.
+    Return a `StreamChoice`, with the positions in `subjects` that are of the chosen stream.
     `streams` has the stream of each subject, ``cross``, ``long`` or ``base``. If `stream` is "",
     the choice is ``cross``, or ``long`` if there are copies registered to a template and no
     ``cross``.

@@ -266,10 +266,11 @@ class FoundScan:
 
 
 def identity_of(name: str) -> tuple[str, str, dict[str, str]]:
-    """Return subject, session and other entities from a BIDS file name.
+    """Return subject, session and a dict of the other entities in a BIDS file name.
 
     ``sub-01_ses-2_run-1_T1w.nii.gz`` is of subject ``01`` in session ``2``, with ``{"run": "1"}``.
-    A name without ``sub-`` is the subject.
+    If a name has no ``sub-``, the whole name, with its ending, is the subject; without ``ses-`` the
+    session is "".
     """
     entities = dict(_ENTITY.findall(name))
     subject = entities.pop("sub", name)

@@ -29,10 +29,12 @@ _N_CHARACTERS = 16
 
 
 def contents_of_measures(values: pd.DataFrame) -> list[str]:
-    """Return the digests of each row of measures as one text with spaces; "" for too few measures.
+    """Return one text for each row of measures: the row's digests, with spaces between them.
 
-    Every digest covers some of the columns: any one digest recognises a person, even if single
-    values of other columns were rounded to fewer digits, or are missing.
+    Every digest covers a group of the columns: any one digest recognises a person, even if single
+    values of other columns were rounded to fewer digits, or are missing. A group in which a value
+    is missing, or fewer than four values differ from 0, gives no digest; the text is "" for a row
+    without any digest.
 
     There are two sorts. Exact digests are of values with four significant digits; each takes every
     n-th column in alphabetical order. Coarse digests are of values with three digits; each takes
@@ -102,10 +104,10 @@ def _halves_up(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _scale_of(values: npt.NDArray[np.float64], n_digits: int) -> npt.NDArray[np.float64]:
-    """Return an array like `values`, with the power of ten by which each value is multiplied.
+    """Return for each value the power of ten that moves `n_digits` digits before the point.
 
-    The product has the value's first `n_digits` digits before the point: 100 for 2.345 and three
-    digits. A missing value, and 0, are treated as 1.
+    The result has the shape of `values`. With three digits it is 100 for 2.345, since 234.5 has
+    three digits before the point. A missing value, and 0, are treated as 1.
     """
     size = np.abs(values)
     size[(values == 0) | np.isnan(values)] = 1.0

@@ -152,7 +152,9 @@ class MeasuresContract(MeasureSettings):
         source: str,
         remedy: Callable[[float], str] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Return standardised measures of shape (people, measures).
+        """Return standardised measures of shape (people, measures), without missing values.
+
+        A missing value is replaced by the median of the training people before standardisation.
 
         Parameters
         ----------
@@ -169,8 +171,8 @@ class MeasuresContract(MeasureSettings):
         Raises
         ------
         DataError
-            If measures are absent, or with the names of all people who lack more than
-            `max_missing` of them.
+            If a measure of training is no column of `values`; or with the names of all people for
+            whom a larger share of these measures than `max_missing` (0 to 1) is missing.
         """
         self.check_columns(values, source=source)
         return self.standardised(self._raw(values), names, source=source, remedy=remedy or ways_out)
@@ -185,8 +187,9 @@ class MeasuresContract(MeasureSettings):
     ) -> npt.NDArray[np.float32]:
         """Return standardised measures, of shape (people, measures), from an array of raw measures.
 
-        `raw` has a column for each of `columns`, in mm, mm² and mm³. People who lack more measures
-        than `max_missing` allows are a `DataError` with their `names` and the advice of `remedy`.
+        `raw` has a column for each of `columns`, in mm, mm² and mm³; missing values become medians
+        of the training people. If a person lacks a larger share of the measures than `max_missing`,
+        a `DataError` is raised with the names of all such people and the advice of `remedy`.
         """
         problems = Problems(source)
         for row, reason in self._reasons(raw).items():
@@ -215,7 +218,7 @@ class MeasuresContract(MeasureSettings):
     def lacking(self, values: pd.DataFrame) -> dict[int, str]:
         """Return row → reason, for people (rows of `values`) who lack too many measures.
 
-        `max_missing` is the share that may be missing.
+        `max_missing` is the share of `columns` that a person may lack.
         """
         return self._reasons(self._raw(values))
 
@@ -229,6 +232,9 @@ class MeasuresContract(MeasureSettings):
     ) -> None:
         """Refuse a table if a measure of training is absent, or too many are empty for everybody.
 
+        Too many are a larger share of the measures of training than `max_missing` (0 to 1). No
+        value is filled in here; `apply` replaces missing values by medians of the training people.
+
         Parameters
         ----------
         values : container of str
@@ -236,8 +242,7 @@ class MeasuresContract(MeasureSettings):
         source : str
             Name of the table in messages.
         empty : collection of str
-            Names of the measures that the table has, and that nobody has a value of; more than
-            `max_missing` of them are refused.
+            Names of the measures that have a column in the table, but no value for anybody.
         may_be_absent : bool
             Whether measures of training that are not in the table count as empty; by default one
             such measure is refused.
@@ -251,9 +256,10 @@ class MeasuresContract(MeasureSettings):
             self._refuse(lacking, "empty for everybody", source)
 
     def _refuse(self, columns: Sequence[str], reason: str, source: str) -> NoReturn:
-        """Raise a `DataError` on measures of training, `columns`, that a table lacks.
+        """Raise a `DataError` that measures of training, `columns`, are absent or empty in a table.
 
-        If few are lacking, the message advises `max_missing`.
+        `reason` says which. If they are at most a fifth of the measures of training, the message
+        advises to set ``data.max_missing`` to this share.
         """
         more = ""
         if len(columns) > _N_NAMED:
@@ -288,7 +294,7 @@ class MeasuresContract(MeasureSettings):
     def _reasons(self, raw: npt.NDArray[np.float64]) -> dict[int, str]:
         """Return row → reason, for people (rows of `raw`) who lack too many measures.
 
-        `max_missing` is the share that may be missing.
+        `max_missing` is the share of `columns` that a person may lack.
         """
         missing = np.isnan(raw)
         reasons = {}
@@ -395,7 +401,8 @@ def ways_out(share: float) -> str:
 
     The advice is a text for a message. ``--skip`` leaves the people out; with a larger
     ``data.max_missing`` they stay, and medians of the training people take the place of missing
-    measures. `share` is the largest share of the measures that a person lacks.
+    measures. `share` is the largest share of the measures that a person lacks; at most 0.1 is
+    advised.
     """
     return (
         "--skip (data.skip_unreadable=true) leaves such people out; --set data.max_missing="
@@ -405,9 +412,10 @@ def ways_out(share: float) -> str:
 
 
 def ways_out_of_frames(share: float) -> str:
-    """Return advice for users of `ScanEmbedder`, whose DataFrame has rows that lack measures.
+    """Return advice, as text for a message, on rows with missing measures given to `ScanEmbedder`.
 
-    The advice is to leave the rows out, or to raise `max_missing` to `share`.
+    The advice is to leave such rows out, or to raise `max_missing` to `share`, the largest share of
+    the measures that a row lacks, but at most to 0.1.
     """
     return (
         "Leave these rows out, or allow more with ScanEmbedder(..., max_missing="

@@ -1,4 +1,4 @@
-"""Find outlying measures of people, against their site, everybody, or a run's training people."""
+"""Find outlying measures of people, against the site, everybody, or training people of a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.inspecting import InspectedMeasures, count_versions
 
 N_DEVIATIONS = 5.0
-"""Robust standard deviations (1.4826 median absolute deviations) beyond which a measure is an
-outlier.
+"""Deviation beyond which a measure is an outlier, in robust standard deviations (1.4826 median
+absolute deviations), or in a run's standard deviations.
 """
 SHARE_OUTSIDE = 0.015
 """Share of a person's measures that must be outliers for a flag, but at least one measure."""
@@ -36,12 +36,15 @@ class Deviations:
     Parameters
     ----------
     of_people : DataFrame
-        Deviation of each person's measure in robust standard deviations; NaN where it is missing.
+        Difference of each person's measure from the median of the people whom `reference` names, in
+        standard deviations (robust ones, unless a run states them); one row a person, NaN where the
+        measure is missing.
     of_sites : DataFrame
-        Median deviation of each site's people from people of other sites, or from the people that a
-        run was trained on.
+        Median deviation of each site's people, in standard deviations, from people of other sites,
+        or from the people that a run was trained on; one row a site.
     centre, spread : Series
-        Usual value and robust standard deviation of each measure, as logarithms where `is_log`.
+        Usual value (median) and standard deviation of each measure over all inspected people, or
+        over the people that a run was trained on; as logarithms where `is_log`.
     is_log : Series
         Whether a measure is compared as a logarithm.
     reference : str
@@ -59,16 +62,16 @@ class Deviations:
     def is_outside(self) -> pd.DataFrame:
         """Whether a measure of a person is an outlier: a table of bools, shaped like `of_people`.
 
-        Rows are people and columns are measures. A measure is an outlier if its deviation is more
-        than `N_DEVIATIONS` robust standard deviations from the usual value; a missing one is not.
+        Rows are people and columns are measures. A measure is an outlier if the value in
+        `of_people` is above `N_DEVIATIONS` in size; a missing measure is none.
         """
         return self.of_people.abs() > N_DEVIATIONS
 
     def usual(self, n_deviations: float = 2.0) -> pd.DataFrame:
-        """Return a table with a row for each measure: ends ``low`` and ``high`` of its usual range.
+        """Return a table with a row for each measure: ends ``low`` and ``high`` of the usual range.
 
-        The range is `n_deviations` robust standard deviations to either side of the usual value, in
-        the measure's own unit.
+        The range is `n_deviations` times `spread` to either side of the usual value, in the
+        measure's own unit.
         """
         ends = pd.DataFrame({"low": -n_deviations, "high": n_deviations}, index=self.centre.index)
         ends = ends.mul(self.spread, axis=0).add(self.centre, axis=0)
@@ -88,12 +91,13 @@ def sites_of_rows(inspected: InspectedMeasures) -> pd.Series:
 
 
 def deviations_among(inspected: InspectedMeasures) -> Deviations:
-    """Compare inspected people with their own site, and sites with each other.
+    """Compare inspected people with the people of the same site, and each site with the others.
 
-    Return `Deviations`: for each person and measure, and for each site and measure, the distance
-    from the median of the compared people, in their robust standard deviations. People of a site
-    with fewer than `N_SITE` people are compared with everybody, and a site with all people of other
-    sites. Of volumes and areas, logarithms are compared.
+    Return `Deviations`: for each person and measure, the person's value minus the median of the
+    people of the site, or of everybody if the site has fewer than `N_SITE` people. For each site
+    and measure, the median of the site minus the median of all people of other sites. A difference
+    is divided by the robust standard deviation of the people whose median is subtracted. Of volumes
+    and areas, logarithms are compared.
     """
     values = inspected.values
     kinds = inspected.table.kinds
@@ -189,9 +193,10 @@ def least_outside(n_measures: int) -> int:
 
 
 def _worst_of(deviations: pd.DataFrame) -> list[str]:
-    """Return a text for each person, a row of `deviations`: the largest outliers with deviations.
+    """Return one text for each row (person) of `deviations`, which names the largest outliers.
 
-    A text names at most three measures; "" for a person without outliers.
+    A text has at most three measures, each with the deviation in standard deviations, such as
+    ``CSF +6.2``; "" for a person without outliers.
     """
     worst = []
     columns = deviations.columns.astype(str)
@@ -207,7 +212,7 @@ def _worst_of(deviations: pd.DataFrame) -> list[str]:
 
 
 def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
-    """Return, for each inspected person's row, the texts of the problems of the row."""
+    """Return one list of texts for each inspected person, in order: the problems of the person."""
     reasons = list[list[str]]()
     for _ in inspected.names:
         reasons.append([])
@@ -221,9 +226,9 @@ def _problems_by_row(inspected: InspectedMeasures) -> list[list[str]]:
 def table_of_measures(inspected: InspectedMeasures, deviations: Deviations) -> pd.DataFrame:
     """Return a table with a row for each measure of inspected people, most outliers first.
 
-    Columns are the kind of the measure, its median, the number of people with an outlier, without a
-    value and with an impossible 0, the site furthest from usual values, ``shift`` (this site's
-    median distance from them in standard deviations, as `deviations` has it in `of_sites`), and
+    Columns are the kind of the measure, the median over the people, the number of people with an
+    outlier, without a value and with an impossible 0, the site with the largest deviation in
+    ``deviations.of_sites``, ``shift`` (this deviation, with sign, in standard deviations), and
     whether the measure is constant.
     """
     names = deviations.of_people.columns
@@ -253,8 +258,8 @@ def table_by_site(
     """Return a table with a row for each of `measures` and each site of inspected people.
 
     Columns are the number of people with a value, with none, with an impossible 0 and with an
-    outlier, quantiles of the values, and ``shift``: the site's median distance from usual values in
-    standard deviations, as `deviations` has it in `of_sites`.
+    outlier, quantiles of the values, and ``shift``: the deviation of the site in the table
+    ``deviations.of_sites``, in standard deviations.
     """
     sites = sites_of_rows(inspected)
     values = inspected.values.reindex(columns=list(measures))
@@ -281,7 +286,7 @@ def table_by_site(
 def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
     """Return a table with a row for each site in `people`, the result of `table_of_people`.
 
-    Columns are the number of people, their median age, programs, and the numbers of people who lack
+    Columns are the number of people, the median age, programs, and the numbers of people who lack
     measures, have zeros, or are flagged.
     """
     people = people.reindex(columns=people.columns.union(["age"], sort=False))
@@ -303,8 +308,8 @@ def table_of_sites(people: pd.DataFrame) -> pd.DataFrame:
 def _programs(versions: pd.Series) -> str:
     """Return in words the programs that processed people's scans.
 
-    `versions` has a program and version for each person. If they differ, each has its number of
-    people.
+    `versions` has a program and version for each person. If people have different ones, the text
+    gives the number of people of each.
     """
     stated = versions.replace("", "not known")
     if stated.nunique() == 1:

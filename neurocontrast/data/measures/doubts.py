@@ -1,4 +1,4 @@
-"""Warn about measures that `pretrain` accepts: mixed versions, odd ages, constant or missing."""
+"""Warn of data that `pretrain` accepts: mixed versions, odd ages, constant or missing measures."""
 
 from collections.abc import Sequence
 
@@ -71,7 +71,10 @@ def _about_missing(inspected: InspectedMeasures) -> list[str]:
 
 
 def _about_constants(inspected: InspectedMeasures) -> list[str]:
-    """Return warnings on measures that are equal for everybody, or for everybody of a site."""
+    """Return warnings on measures with one and the same value in everybody, or in a whole site.
+
+    One warning names the measures of everybody, and one for each site the measures of the site.
+    """
     warnings = []
     if inspected.constants:
         warnings.append(

@@ -83,7 +83,7 @@ def _candidates_in(tree: Tree) -> Iterator[Path]:
 
 
 def _format_of(path: Path) -> tuple[str, str] | None:
-    """Return (name of the format in `FORMATS`, atlas) of a file, by its name and beginning.
+    """Return (name of the format in `FORMATS`, atlas) of a file, by the file's name and beginning.
 
     The atlas is "" if unknown. None for a file without regional measures.
     """
@@ -100,11 +100,11 @@ def _format_of(path: Path) -> tuple[str, str] | None:
 def _keep_stream(
     files: dict[tuple[str, str], list[Path]], tree: Tree, stream: str, notes: list[str]
 ) -> None:
-    """Remove the subjects of all longitudinal streams of FreeSurfer but one from `files`, in place.
+    """Remove from `files` FreeSurfer's statistics of subjects of all longitudinal streams but one.
 
-    Streams are single scans (``cross``), longitudinal copies (``long``) and templates (``base``).
-    `stream` is the one that stays; if "", ``cross`` stays, or ``long`` if there is no ``cross``.
-    `files` is (format, atlas) → files. `notes` gets a line on subjects that are left out.
+    Streams are scans as they were taken (``cross``), longitudinal copies (``long``) and templates
+    (``base``). `stream` is the one that stays; if "", ``cross`` stays, or ``long`` if there is no
+    ``cross``. `files` is (format, atlas) → files. `notes` gets a line on subjects left out.
     """
     subjects = sorted(_subjects_of(files))
     bases = templates_below(tree)
@@ -122,7 +122,10 @@ def _keep_stream(
 
 
 def _subjects_of(files: Mapping[tuple[str, str], Sequence[Path]]) -> set[Path]:
-    """Return the folders of subjects with statistics of FreeSurfer among `files`."""
+    """Return the folders of the subjects whose statistics of FreeSurfer are among `files`.
+
+    `files` is (format, atlas) → files.
+    """
     folders: set[Path] = set()
     for (name, _), paths in files.items():
         if name == _BY_SUBJECT:
@@ -232,9 +235,9 @@ def _of_homes(sheets: Sequence[Sheet], root: Path, dataset: str) -> list[Sheet]:
     """Apply the user's rule `dataset` to subjects of one name in several folders below `root`.
 
     Return the tables with the rows that stay. The rule ``all``: such subjects are different people;
-    all rows stay, and each gets the name of its folder in the table's `datasets`, to be put in
-    front of the subject's name. ``same``: one person, and all rows stay. The name of a folder: only
-    its rows stay. "": a `DataError` if a name is in several folders.
+    all rows stay, and each gets the name of the subject's folder in the table's `datasets`, to be
+    put in front of the subject's name. ``same``: one person, and all rows stay. The name of a
+    folder: only rows of this folder stay. "": a `DataError` if a name is in several folders.
 
     A table that is one file of many people is unchanged.
     """
@@ -287,7 +290,7 @@ def _note_people_left_out(
 
 
 def holds_measures(path: Path) -> bool:
-    """Tell whether `path` is any folder, or a file with regional measures by its name or header.
+    """Tell whether `path` is any folder, or a file that by name or header has regional measures.
 
     A folder is not opened.
     """

@@ -21,7 +21,7 @@ _OF_TABLES = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
 
 
 def _atlas_of_table(path: Path, _head: str) -> str | None:
-    """Return "" (atlas unknown) if a file's ending is that of a table; None for other endings."""
+    """Return "", for an unknown atlas, if `path` ends like a table's; None for another ending."""
     if path.suffix.lower() in _OF_TABLES:
         return ""
     return None
@@ -48,8 +48,8 @@ class Format(NamedTuple):
     Parameters
     ----------
     atlas_of : callable
-        Returns the atlas of a file ("" if it names none), or None if its format is another one. It
-        is called with the path, and with the beginning of the file as text ("" for binary files).
+        Returns the atlas of a file ("" if it names none), or None for a file of another format. The
+        arguments are the path, and the beginning of the file as text ("" for binary files).
     sheets : callable
         Reads files of this format, all of one atlas, as `Sheet` objects: tables of text with the
         identifier of each row.

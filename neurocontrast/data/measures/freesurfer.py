@@ -43,7 +43,7 @@ _FIRST = re.compile(rf"\s*\"?(?:(lh|rh)\.([\w.+-]+)\.({_OF_CORTEX})|Measure:(\w+
 
 
 def atlas_of_stats(path: Path, _head: str) -> str | None:
-    """Return the atlas in the name of a statistics file, as ``aseg.VINN``; None for others.
+    """Return the atlas in the name of a statistics file, as ``aseg.VINN``; None for other files.
 
     Statistics of FreeSurfer's average brain are of no person, and count as other files.
     """
@@ -95,9 +95,10 @@ def _software_of_stats(text: str) -> str:
 
 
 def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
-    """Parse a statistics file to a mapping: measure → region → cell.
+    """Parse `text`, the content of a statistics file, to a mapping: measure → region → cell.
 
-    Besides regions, the mapping has volumes of the whole brain and measures of the whole cortex.
+    Volumes of the whole brain and measures of the whole cortex are in the mapping, too, with
+    FreeSurfer's names, such as ``BrainSegVol`` and ``MeanThickness``, in place of a region's.
     """
     measures: dict[str, dict[str, str]] = defaultdict(dict)
     columns: list[str] = []
@@ -150,9 +151,11 @@ def _add_region(row: dict[str, str], measures: dict[str, dict[str, str]]) -> Non
 
 
 def atlas_of_freesurfer_table(_path: Path, head: str) -> str | None:
-    """Return the atlas of a FreeSurfer table from its first cell, in `head`; None for other files.
+    """Return the atlas in the first cell of a table by FreeSurfer; None for other files.
 
-    Tables of segmented structures name no atlas there, and are ``aseg`` or ``wmparc``.
+    `head` is the beginning of the file. A table of segmented structures, with a first cell as
+    ``Measure:volume``, names no atlas: the result is ``wmparc`` if a column begins with ``wm-lh-``
+    or ``wm-rh-``, and else ``aseg``.
     """
     first = _FIRST.match(head.lstrip("\ufeff"))
     if first is None:

@@ -52,16 +52,17 @@ class InspectedMeasures:
     lines : sequence of int
         Line of each row in the table of people; empty if there is no table of people.
     problems : Problems
-        Reasons why `pretrain` would refuse the tables, and scans with the measures of another
-        scan.
+        Reasons why `pretrain` would refuse the tables, and scans whose measures are all equal to
+        the measures of another scan.
     table : MeasuresTable
-        Measures as their tables list them.
+        All measures read, one row a scan in the tables of measures.
     values : DataFrame
-        Measures in the order of the people; NaN where one is missing, or is an impossible 0.
+        Measures with one row for each row of `people`, in the same order; NaN where a measure is
+        missing, or is an impossible 0.
     zeros : DataFrame
-        Whether a value is an impossible 0.
+        Whether a value is an impossible 0, for each cell of `values`.
     versions : list of str
-        Program and version of each row, "" where none is stated.
+        Program and version for each row of `people`, "" where none is stated.
     """
 
     people: Cohort
@@ -92,9 +93,10 @@ class InspectedMeasures:
 
     @cached_property
     def constants(self) -> list[str]:
-        """Names of measures that are equal or missing for all measured people.
+        """Names of measures with the same value in all measured people, or with no value at all.
 
-        Nothing can be learned of such measures.
+        Missing values do not count as different. With a single measured person, only measures
+        without a value are named. Nothing can be learned of such measures.
         """
         n_values = self.values[self.is_measured].nunique()
         return n_values.index[n_values < min(2, self.is_measured.sum())].astype(str).tolist()
@@ -124,7 +126,7 @@ class InspectedMeasures:
         return self.lines[row]
 
     def row_of(self, problem: Problem) -> int | None:
-        """Return the row position of the inspected person that a problem is about, or None.
+        """Return the position in `people` of the person that a problem is about, or None.
 
         The person is found by the line or by the name in the problem; None if neither is of a
         person.
@@ -142,7 +144,7 @@ def is_of_measures(participants: Path) -> bool:
     """Tell whether a path is a folder, a table of measures, or people with ``measures.tsv``.
 
     The last is a table of people without a column ``path``, with the table of measures that `index`
-    writes beside it (see `find_measures`). A folder is not opened.
+    writes to the same folder (see `find_measures`). A folder is not opened.
     """
     if participants.is_dir() or holds_measures(participants):
         return True
@@ -152,7 +154,7 @@ def is_of_measures(participants: Path) -> bool:
 
 
 def inspect_measures(participants: Path, settings: MeasureDataSettings) -> InspectedMeasures:
-    """Read people and their regional measures, and return them with all problems of both.
+    """Read people and regional measures, and return an `InspectedMeasures` with all problems found.
 
     Problems of tables' content are collected in the `InspectedMeasures`, and raise no error.
 
@@ -161,7 +163,8 @@ def inspect_measures(participants: Path, settings: MeasureDataSettings) -> Inspe
     participants : path
         Table of people, or a table or folder of measures.
     settings : MeasureDataSettings
-        Section ``data``: tables of measures, the choice among them, and how many may be missing.
+        Section ``data``: tables of measures, the choice among the tables, and the share of measures
+        that a person may lack.
     """
     participants = participants.expanduser()
     choice = Choice(settings.atlas, settings.measure)
@@ -246,10 +249,10 @@ def _pass_on(problems: Problems, inspected: InspectedMeasures, positions: Sequen
 
 
 def _joined(inspection: Inspection, table: MeasuresTable, problems: Problems) -> InspectedMeasures:
-    """Return people joined with their rows of measures; add a problem for a person without a row.
+    """Return the `InspectedMeasures` of the people in `inspection`, joined with rows of `table`.
 
-    `problems`, of the tables of measures, are added to the problems of the people, which the
-    returned `InspectedMeasures` has.
+    The problems in it are those of `inspection`, one for each person without a row in `table`, and
+    `problems`, which were found in the tables of measures.
     """
     people = inspection.cohort
     participants = people.table["participant_id"].astype(str).tolist()
@@ -336,7 +339,10 @@ def _add_alike(inspected: InspectedMeasures) -> None:
 
 
 def _add_copies(inspected: InspectedMeasures) -> None:
-    """Add to `inspected` a problem for each scan that has exactly the measures of another scan."""
+    """Add to `inspected` a problem for each scan with exactly the same measures as another scan.
+
+    Two equal scans are two problems. Scans with fewer than `N_ALIKE` measures are not compared.
+    """
     values = inspected.values.round(6)
     is_enough = values.notna().sum(axis=1) >= N_ALIKE
     values = values[is_enough]

@@ -1,4 +1,4 @@
-"""Join people with their regional measures, by participant and session."""
+"""Join people with the regional measures of the same participant and session."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def read_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Read people and their regional measures, joined by participant and session.
+    """Read people and regional measures, and join rows of the same participant and session.
 
     Parameters
     ----------
@@ -81,14 +81,15 @@ def read_measures(
         Table of people, as for `read_cohort`; it needs no images.
     measures : path, DataFrame or sequence of them, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by
-        default the table that `index` wrote beside `participants` (``measures.tsv``).
+        default the table that `index` wrote to the folder of `participants` (``measures.tsv``).
     atlas, measure : str, optional
         Choice from folders, as in `neurocontrast.data.measures.read_tables`.
     all_measured : bool
-        Whether people without measures are refused; if not, they stay, with missing measures.
+        Whether people without measures are refused; if not, such people stay, with missing
+        measures.
     skip : bool
         Whether to go on if files or cells of some scans cannot be read: the scans then have no
-        measures, for which `all_measured` refuses them, and a warning names them. By default
+        measures, which `all_measured` refuses, and a warning names the scans. By default
         unreadable files and cells are refused.
 
     Returns
@@ -109,7 +110,11 @@ def read_measures(
 
 
 def measures_beside(participants: Path) -> Path:
-    """Return the path of the table of measures beside a table of people; refuse an absent file."""
+    """Return the path of the table of measures for a table of people; refuse an absent file.
+
+    It is ``measures.tsv`` or ``NAME_measures.tsv`` in the folder of `participants`; see
+    `find_measures`.
+    """
     measures = find_measures(participants)
     if not measures.is_file():
         raise DataError(
@@ -128,9 +133,10 @@ def add_measures(
     all_measured: bool = True,
     skip: bool = False,
 ) -> Cohort:
-    """Read tables of regional measures, join people or scans with them, and return a new `Cohort`.
+    """Read tables of regional measures, and return the `Cohort` of people with measures joined.
 
-    The joined measures are its attribute `measures`. Arguments are as in `read_measures`.
+    The joined measures are the attribute `measures` of the returned `Cohort`. Arguments are as in
+    `read_measures`.
     """
     if measures is None:
         measures = measures_beside(people.source)
@@ -152,11 +158,11 @@ def sites_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
-    """Join people with their rows of a table of regional measures, and return the new `Cohort`.
+    """Join people with rows of a table of regional measures, and return the new `Cohort`.
 
-    Its attribute `measures` is a `MeasuresTable` with a row of values for each row of people. One
-    `DataError` names all people without a row in `table`. Without `all_measured` such people stay,
-    with missing measures.
+    The attribute `measures` of the new `Cohort` is a `MeasuresTable` with a row of values for each
+    row of people. One `DataError` names all people without a row in `table`. Without `all_measured`
+    such people stay, with missing measures.
     """
     participants = people.table["participant_id"].astype(str).tolist()
     sessions = people.table["session"].astype(str).tolist()
@@ -182,8 +188,8 @@ def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
     cannot be read (``table.unread``) come last, with a row each.
 
     `path` is the table, or its folder. Age, sex and site are columns of the table of measures, or
-    of ``participants.tsv`` in the folder. A cell of them that cannot be read is missing, and a
-    warning says so.
+    of ``participants.tsv`` in the folder. A cell of these columns that cannot be read is missing,
+    and a warning says so.
     """
     keys = [*filter(table.values.index.__contains__, table.listed), *table.unread]
     people = pd.DataFrame(keys, columns=["participant_id", "session"])
@@ -203,7 +209,7 @@ def people_of_table(table: MeasuresTable, path: Path) -> Cohort:
 def _facts_of(
     table: MeasuresTable, keys: Sequence[tuple[str, str]]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site of scans as their tables of measures state, and warnings.
+    """Return a table of age, sex and site of scans from tables of measures, and texts of warnings.
 
     The table has one row for each of `keys`, (participant, session) of the scans. Cells that cannot
     be read are missing, and a warning says so.
@@ -218,10 +224,11 @@ def _facts_of(
 
 
 def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return age, sex and site of scans from their folder's ``participants.tsv``, and warnings.
+    """Return a table of age, sex and site from ``participants.tsv``, and texts of warnings.
 
-    `path` is the file, and `people` has participant and session of each scan. A scan that no row,
-    or more than one, fits has missing cells.
+    `path` is the file, and `people` has participant and session of each scan. The table has one row
+    for each row of `people`; cells are missing for a scan that no row of the file, or more than
+    one, fits.
     """
     inspection = inspect_cohort(path, channels=(), check_images=False)
     listed = inspection.cohort.table
@@ -280,10 +287,10 @@ def notes_on_unread(table: MeasuresTable) -> list[str]:
 
 
 def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return `reasons` (row → why a scan lacks measures), with damage of files named where known.
+    """Return a copy of `reasons` (row → why a scan lacks measures) that names damage of files.
 
-    If the files of a scan could not be read (``cohort.measures.unread``), the reasons of the damage
-    take the place of its reason. Rows are positions of scans in `cohort`.
+    If the files of a scan could not be read, the damage, in ``cohort.measures.unread``, is the
+    scan's reason in the copy; other reasons are unchanged. Rows are positions of scans in `cohort`.
     """
     assert cohort.measures is not None
     damage = {}
@@ -301,11 +308,11 @@ def with_damage(cohort: Cohort, reasons: Mapping[int, str]) -> dict[int, str]:
 def _subjects_of(
     people: Cohort, table: MeasuresTable, positions: npt.NDArray[np.int64]
 ) -> list[str]:
-    """Return the subject (person) of each scan, from the table of people or else from the measures.
+    """Return the subject (person) of each row of `people`, stated there or else in the measures.
 
-    `positions` are the rows of the scans in the table of measures, -1 for none. Participants who
-    are visits of one person have one subject in the measures. A scan with different subjects in the
-    two tables is refused, and so is a scan without a subject.
+    The table of people states subjects if any one differs from the participant. `positions` are the
+    rows of the scans in `table`, the measures, -1 for none. If both tables state different subjects
+    of a scan, or only `table` states subjects and has none for a scan, a `DataError` is raised.
     """
     subjects = people.table["subject_id"].astype(str).tolist()
     if not table.subjects:
@@ -352,9 +359,10 @@ class Rows(NamedTuple):
 
 
 def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
-    """Return a list with the program and version that `table` states for each scan; "" if none.
+    """Return one text, such as ``FreeSurfer 7.1.0``, for each scan: the program and version.
 
-    `rows` has the row of `table` for each scan, as `rows_of` returns.
+    The text is "" if the scan has no row in `table`, or `table` states neither. `rows`, the result
+    of `rows_of`, has the position in `table` for each scan.
     """
     versions = []
     for position in rows.positions.tolist():
@@ -366,10 +374,11 @@ def versions_of(table: MeasuresTable, rows: Rows) -> list[str]:
 
 
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
-    """Find the row of measures of each scan by participant and session, and return `Rows`.
+    """Look up the measures of scans in a table by participant and session, and return `Rows`.
 
-    The rows have the order of the scans. A ``sub-`` before a name does not matter. A row without
-    session is joined with a scan of any session if the participant has one row and one scan.
+    The measures are in the order of the scans, with NaN for a scan that has no row. A ``sub-``
+    before a name does not matter. If a participant has a single scan and a single row, and the scan
+    or the row is without session, the row is taken for the scan.
 
     Parameters
     ----------

@@ -63,7 +63,10 @@ class Merged:
     """Caller's list of problems, which gets all problems; None to raise them as one error."""
 
     def takes(self, column: str) -> bool:
-        """Tell by a column's name whether ages, sexes or sites of the column are to be read."""
+        """Tell whether `column` is named age, sex or site, and `with_facts` is set.
+
+        A name may have codes in it, as ``sex (1=M, 2=F)``.
+        """
         return self.with_facts and base_name(column) in _FACTS
 
     def add_facts(self, index: pd.MultiIndex, column: str, cells: Sequence[str]) -> None:
@@ -106,10 +109,11 @@ class Merged:
         return tuple(keys)
 
     def joined(self) -> pd.DataFrame:
-        """Return the measures of all tables in `frames`, one row a scan and one column a region.
+        """Return the measures of all tables in `frames` as one DataFrame: a row a scan, sorted.
 
-        For values that differ for the same scan and region, a problem is added to `problems`; the
-        value of the earlier table is returned.
+        The index is participant and session, and there is one column for each region. For each scan
+        and region of which two tables have different values, a problem is added to `problems`, and
+        the value of the earlier table is taken.
         """
         values = pd.DataFrame(dtype=float)
         seen: dict[str, str] = {}
@@ -125,8 +129,9 @@ class Merged:
     def _add_disagreements(
         self, values: pd.DataFrame, frame: pd.DataFrame, seen: dict[str, str], source: str
     ) -> None:
-        """Add to `problems` each value in `frame` that differs from an earlier table's value.
+        """Add a problem for each value in `frame` that differs from the value in an earlier table.
 
+        Values of the same scan and measure are compared; the problems go to ``self.problems``.
         `values` are the measures of the earlier tables, and `seen` is measure → name of the first
         table with the measure; `source` is the name of `frame`.
         """
@@ -163,10 +168,10 @@ class Merged:
 
 
 def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one table: `values`, with empty cells filled from `frame`.
+    """Return `values` with empty cells, and absent scans and measures, filled from `frame`.
 
-    Its rows are the scans, and its columns the measures, of both tables. `DataFrame.combine_first`
-    does the same, and goes through hundreds of columns one by one.
+    Rows are scans, and columns are measures. `DataFrame.combine_first` would give the same more
+    slowly, as it goes through hundreds of columns one by one.
     """
     if not len(values):
         return frame
@@ -178,10 +183,10 @@ def _filled(values: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_versions(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add program and version of each scan to ``merged.versions``, if `sheet` states them.
+    """Add program and version of each scan in `sheet` to ``merged.versions``, if known.
 
-    A sheet states them for each row, or for the whole table. `index` has participant and session of
-    each row.
+    A sheet states program and version for each row, or for the whole table. `index` has participant
+    and session of each row of `sheet`, which are the keys of ``merged.versions``.
     """
     programs = list(sheet.programs)
     if not programs and ";" not in sheet.software:  # several joined are of nobody in particular

@@ -158,9 +158,10 @@ def _volumes(names: str, *, side: str = "", prefix: str = "") -> dict[str, Regio
 
 
 def _ratios() -> dict[str, Region]:
-    """Return simplified name → `Region`, for ratios and counts of the whole head.
+    """Return simplified name → `Region` for columns of ratios and counts that FreeSurfer writes.
 
-    A column's name is simplified by `_folded`: lower case, without separators.
+    They are the columns in `_RATIOS`, such as ``BrainSegVol-to-eTIV`` and ``SurfaceHoles``. A name
+    is simplified by `_folded`: lower case, without separators.
     """
     return {key: Region(name, "other", "aseg") for key, name in _by_fold(_RATIOS).items()}
 
@@ -222,7 +223,10 @@ def _joined(*words: str) -> str:
 
 
 def _words_of(name: str) -> _Words:
-    """Return the words in a column's name for hemisphere, structure and measure."""
+    """Split a column's name into `_Words`: hemisphere ("lh" or "rh"), structure, and measure.
+
+    The structure is spelled as in `name`, and the measure is in lower case; "" if absent.
+    """
     side, structure = _side_of(name)
     measure = ""
     ending = _MEASURE.fullmatch(structure)

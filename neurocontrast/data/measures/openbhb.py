@@ -1,4 +1,4 @@
-"""Read arrays of regional measures of the OpenBHB data set; folder ``resource`` names columns."""
+"""Read OpenBHB's arrays of regional measures; files in folder ``resource`` name the columns."""
 
 import re
 from collections.abc import Sequence
@@ -81,10 +81,10 @@ def scan_of_openbhb(path: Path) -> str:
 
 
 def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return names of regions and measures in OpenBHB's array `path`, from a folder ``resource``.
+    """Return names of regions and of measures in OpenBHB's array file `path`, from ``resource``.
 
-    ``resource`` lies in one of the folders above the array. `atlas` is OpenBHB's name of the atlas,
-    None for CAT12.
+    ``resource`` is a folder in one of the folders above the array. `atlas` is OpenBHB's name of the
+    atlas, None for CAT12.
     """
     folders = [above / "resource" for above in list(path.absolute().parents)[:_N_FOLDERS_UP]]
     folder = next(filter(Path.is_dir, folders), None)
@@ -102,7 +102,7 @@ def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
 
 
 def _resource_of_json(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return (regions, measures) that OpenBHB's ``resources.json`` lists for an atlas.
+    """Return the names of regions and of measures in OpenBHB's ``resources.json`` for an atlas.
 
     `path` is the file, and `atlas` OpenBHB's name of the atlas, None for CAT12.
     """
@@ -121,9 +121,10 @@ def _resource_of_json(path: Path, atlas: str | None) -> tuple[list[str], list[st
 
 
 def _resource_of_labels(folder: Path, path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
-    """Return (regions, measures) of the array `path`, from files of labels in `folder`.
+    """Return the names of regions and of measures for a file `path`, from text files in `folder`.
 
-    `folder` is OpenBHB's ``resource``, and `atlas` OpenBHB's name of the atlas, None for CAT12.
+    `path` is an array file of OpenBHB, `folder` OpenBHB's ``resource``, and `atlas` OpenBHB's name
+    of the atlas, None for CAT12.
     """
     needed = [folder / "cat12vbm_labels.txt"]
     if atlas is not None:

@@ -28,7 +28,7 @@ _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant",
 
 @dataclass(frozen=True)
 class Sheet:
-    """Table of regional measures as its program writes them: a row for each scan, cells as text.
+    """Table of regional measures as a program writes them: a row for each scan, cells as text.
 
     The readers in `FORMATS` make one from a file, or from the files of several scans, and
     `sheet_of_frame` makes one from a DataFrame.
@@ -198,9 +198,10 @@ def sheet_of_frame(frame: pd.DataFrame, name: str) -> Sheet:
 
 
 def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
-    """Return a table of text as a `Sheet`, with fields for identifiers, sessions and subjects.
+    """Return a table of text as a `Sheet`; columns of names and programs become separate fields.
 
-    The index of `table` is the line of each row in the file `source`.
+    Fields are the identifiers (participant), sessions, subjects (person) and programs; all other
+    columns become `cells`. The index of `table` has the line number of each row in `source`.
     """
     identifier = identifier_column(list(table.columns), source=source.name, names=_IDENTIFIERS)
     session = first_of(table, SESSIONS)
@@ -218,7 +219,7 @@ def _sheet_of(table: pd.DataFrame, source: Path) -> Sheet:
 
 
 def without_templates(sheet: Sheet, notes: list[str]) -> Sheet:
-    """Return `sheet` without rows of FreeSurfer's average brain, which `notes` then name."""
+    """Return `sheet` without rows of FreeSurfer's average brain; add a line on them to `notes`."""
     rows = []
     templates = []
     for row, cell in enumerate(sheet.identifiers):

@@ -51,7 +51,7 @@ class MeasuresTable:
         FreeSurfer's names of the atlases, such as ``aparc.a2009s+aseg``.
     software : str
         Program and version, such as ``FreeSurfer 6.0.1``; several are joined by ``; ``. Empty if
-        no table states them.
+        no table states a program.
     sources : tuple of Path
         Files that were read.
     notes : tuple of str
@@ -131,8 +131,8 @@ def read_tables(
         Parcellation to take from folders, such as ``aparc``; by default the first present one of
         Destrieux (``aparc.a2009s``), Desikan (``aparc``), DKT (``aparc.DKTatlas``) and
         Neuromorphometrics. Or the file of segmented structures, such as ``aseg.VINN``; by default
-        ``aseg``, the volumes corrected with the help of FreeSurfer's surfaces. Both are given as
-        ``aparc,aseg.VINN``.
+        ``aseg``, the volumes corrected with the help of FreeSurfer's surfaces. A parcellation and
+        such a file are given together as ``aparc,aseg.VINN``.
     measure : str, default="thickness"
         Measure of the cortex to take from folders: ``thickness``, ``area``, ``volume`` or ``all``.
     stream : {"cross", "long", "base"}, optional
@@ -141,14 +141,15 @@ def read_tables(
         stream, without templates.
     dataset : str, optional
         Rule for subjects of one name in several folders below a folder: ``all`` for different
-        people, who are named after their folder, ``same`` for one person, or the name of one
-        folder; by default they are refused.
+        people, who are named after the folder, ``same`` for one person, or the name of one
+        folder, which alone is read; by default such subjects are refused.
     keep : sequence of str
         Further numeric columns to take, by their exact names. Other columns of unknown names are
         left out, and listed in `notes` of the returned table.
     sites : dict of str to str, optional
-        Site of each participant, without ``sub-``. Measures of a site in another unit than those
-        of other sites are refused by the name of the site, and not only of its people.
+        Participant's name without ``sub-`` → site. If measures of a site are in another unit than
+        the measures of other sites, the error then names the site and a few of the site's people,
+        in place of every person.
     """
     choice = Choice(atlas, measure, stream, dataset)
     return read_chosen(paths, choice, keep=keep, sites=sites)
@@ -251,7 +252,7 @@ def _merge(
     *,
     skip: bool = False,
 ) -> MeasuresTable:
-    """Merge `sheets`, tables of measures as text, into one `MeasuresTable` with all their scans.
+    """Merge `sheets`, tables of measures as text, into one `MeasuresTable` with the scans of all.
 
     A `DataError` is raised for measures that seem to be in another unit than mm, mm² or mm³, for
     some people or for all. `keep` names further columns to take, and `sites` is participant → site.
@@ -301,7 +302,10 @@ def _merge(
 
 
 def _versions_of(merged: Merged, sheets: Sequence[Sheet]) -> list[str]:
-    """Return the programs and versions that made the measures of all tables and scans, sorted."""
+    """Return a sorted list of texts: each program and version named by a table or for a scan.
+
+    `sheets` are the tables, and ``merged.versions`` has the programs of scans.
+    """
     programs = {sheet.software for sheet in sheets}
     for of_scan in merged.versions.values():
         programs.update(of_scan)

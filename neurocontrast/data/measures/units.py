@@ -202,11 +202,15 @@ def check_units_of_people(
 ) -> None:
     """Refuse sites and people whose measures are in another unit than other people's.
 
-    A person is refused if three columns, and a tenth of the columns of one kind of measure, are off
-    by the factor of a unit. A column is refused if half of a site, or a hundredth of all people,
-    are off. One exception: a person's head size in another unit is refused even if no other column
-    is off, since no head is a thousandth of another. Columns with values below 0 seem to be
-    standardised, and are not judged.
+    A `DataError` is raised for people and sites with values that are off by the factor of a unit.
+    In each kind of measure, a person is refused if at least three, and at least a tenth, of the
+    person's values are off, or all of two or more. A column is refused if at least three, and at
+    least a hundredth, of all people's values are off, and for one site if at least two, and at
+    least half, of the site's values are.
+
+    One exception: a person's head size in another unit is refused even if no other column is off,
+    since no head is a thousandth of another. Columns with values below 0 seem to be standardised,
+    and are not judged.
 
     Parameters
     ----------
@@ -219,7 +223,7 @@ def check_units_of_people(
     usual : dict of str to float, optional
         Usual value of each measure; by default the median of the rows.
     collected : Problems, optional
-        Problems to which those of the rows are added, in place of an error.
+        List to which the problems found are added, in place of an error.
     """
     problems = Problems(people.source)
     for kind in ("thickness", "volume", "area"):
@@ -244,8 +248,9 @@ def check_units_of_people(
 def _units_of(kind: Kind) -> list[_Unit]:
     """Return the wrong units that measures of a kind may be in, each as a `_Unit` to test for.
 
-    If most people's values are in a wrong unit, people in the right unit stand out by the inverse
-    factor; a further `_Unit` finds them, and its name says that the others are wrong.
+    If most people's volumes are in mL (factor 0.001), the people in mm³ stand out by the inverse
+    factor, 1,000. A further `_Unit` with this factor finds these people; the `name` of the `_Unit`
+    says that the other people's values are in mL.
     """
     factors = _FACTORS_OF_UNITS[kind]
     exponents = set(map(round, map(math.log10, factors)))
@@ -372,7 +377,7 @@ def check_head_sizes(volumes: pd.Series, people: People) -> None:
     Parameters
     ----------
     volumes : Series
-        Head size of each row; mL and mm³ are both allowed, if all rows have the same unit.
+        Head size of each row, in mL or in mm³; the unit has to be the same in all rows.
     people : People
         Names of the rows.
     """

@@ -39,9 +39,10 @@ def check_codes(
     people : People
         Names of the rows.
     usual : dict of str to float, optional
-        Usual value of each measure, for columns in which nobody has another value than a code.
+        Usual value of each measure. It is compared with the codes in a column where nobody has any
+        other value; without it, such a column is not judged.
     collected : Problems, optional
-        Problems to which problems of values are added, in place of an error.
+        List to which the problems found are added, in place of an error.
     """
     is_code = values.isin(_CODES)
     problems = Problems(people.source)

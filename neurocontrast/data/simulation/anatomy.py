@@ -58,7 +58,7 @@ class RandomField:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Templates and maps of effects on a voxel grid, for the simulation of brains.
+    """Templates, and maps of the effects of age and disease, on a voxel grid for simulated brains.
 
     Made by `load_anatomy`. Unless a shape is stated, a map is a flat array with a value for each
     voxel of `brain`.
@@ -99,7 +99,10 @@ class Anatomy:
 
 @functools.lru_cache(maxsize=2)
 def load_anatomy(spacing_mm: float) -> Anatomy:
-    """Return templates and maps of effects on a grid of `spacing_mm`, from files of nilearn."""
+    """Return an `Anatomy`: templates and maps of simulated effects on a grid of `spacing_mm`.
+
+    The maps are made from nilearn's files of the MNI152 template.
+    """
     affine, shape = mni_grid(spacing_mm)
     # About as wide as a voxel, against aliasing.
     sigma = math.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2)
@@ -137,9 +140,10 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
 
 
 def _medial_temporal(positions: Array) -> NDArray[np.float64]:
-    """Return the weight of patients' loss of grey matter at each position, an array (n,), 0 to 1.
+    """Return the weight of simulated patients' grey-matter loss at each position, (n,), 0 to 1.
 
-    `positions` (3, n) are in mm in MNI space. The weight is 1 at the region's centres.
+    `positions` (3, n) are in mm in MNI space. The weight is 1 at the centres of the right and left
+    medial temporal region, and fades with distance as a Gaussian.
     """
     weights = []
     for centre in _MEDIAL_TEMPORAL:
@@ -209,7 +213,7 @@ def _fine_maps() -> dict[str, Array]:
 def _ventricles(fluid: Array) -> NDArray[np.bool_]:
     """Return a mask of the lateral ventricles in `fluid`, the 1 mm map of the share of fluid.
 
-    They are the connected bodies of fluid at about (±14, -15, 14) mm.
+    The ventricles are the connected bodies of fluid at about (±14, -15, 14) mm.
     """
     bodies, _ = ndimage.label(fluid > 0.6)
     ventricles = np.zeros(fluid.shape, dtype=bool)

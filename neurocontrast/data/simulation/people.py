@@ -61,7 +61,7 @@ class SimulationSettings(Settings):
 
     @property
     def scanner_seed(self) -> int:
-        """Seed of the scanners: `site_seed`, or `seed` if that is None."""
+        """Seed of the scanners: `site_seed`, or `seed` if `site_seed` is None."""
         if self.site_seed is None:
             return self.seed
         return self.site_seed
@@ -129,7 +129,11 @@ class Person:
 
 
 def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
-    """Draw the scanner of a site, from the seed of the scanners and the site's number."""
+    """Return a `Scanner` with random noise, blur, bias field and contrast, for a simulated site.
+
+    `site`, the number of the site from 0, and ``settings.scanner_seed`` determine the random
+    numbers.
+    """
     generator = derive_generator("simulated-scanner", settings.scanner_seed, site)
     gamma, white, gain, fluid, stripping = np.clip(generator.standard_normal(5), -2.0, 2.0)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
@@ -151,7 +155,11 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 
 @functools.lru_cache(maxsize=8)
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
-    """Draw the names of all sites, with shares of people, shifts of age, and shares of patients."""
+    """Return a `Site` for each of the ``settings.n_sites`` sites, with randomly drawn values.
+
+    Drawn are the site's share of all people, the shift in years of the mean age of the site's
+    people, and the share of patients among them. ``settings.scanner_seed`` is the seed.
+    """
     shares = np.empty(settings.n_sites)
     shifts = np.empty(settings.n_sites)
     odds = np.empty(settings.n_sites)
@@ -174,7 +182,10 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
-    """Draw person number `index` (from 0) of a simulated cohort, independently of other people."""
+    """Return the randomly drawn `Person` number `index` (from 0) of a simulated cohort.
+
+    The same `settings` and `index` give the same person, however many people are drawn.
+    """
     sites = draw_sites(settings)
     # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's
     # place is fixed.

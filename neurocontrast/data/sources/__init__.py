@@ -108,7 +108,7 @@ def source_of_run(
 def _settings_of_kind(trained: str, data: AnyDataSettings) -> AnyDataSettings:
     """Return settings of section ``data`` for the kind of samples that an encoder was trained on.
 
-    They take the place of `data`, which is of another kind. `n_workers` is taken over from `data`,
+    The settings replace `data`, which is of another kind. `n_workers` is taken over from `data`,
     and so is ``skip_unreadable`` for measures, or ``images_root`` for other samples. Settings of
     `data` that the kind `trained` does not have are refused.
     """
@@ -167,7 +167,7 @@ def brains_of_run(
     """Return a source of brains that are preprocessed like a run's training samples.
 
     A `ConfigError` is raised for a run that was trained on other samples than brains, such as
-    natural images. `what` begins its message.
+    natural images. `what` begins the message.
     """
     kind = KINDS.find(contract.preprocessing.kind)
     if kind is not None:

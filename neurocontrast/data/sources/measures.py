@@ -151,10 +151,10 @@ class RegionalMeasures(Source):
         return replace(cohort, measures=table, warnings=(*cohort.warnings, *warnings))
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return a cohort of everybody in `scans`, a table or folder of regional measures, or None.
+        """Return a cohort of everybody in a table or folder of regional measures, `scans`.
 
-        Such people need no table of people that lists them. None if `scans` is no such table or
-        folder, or if ``data.measures`` names the tables: then `scans` is a table of people.
+        No table of people needs to list these people. None is returned if `scans` is no such table
+        or folder, or if ``data.measures`` names the tables: then `scans` is a table of people.
         """
         _check_no_images(images_root)
         if self.data.measures is not None or not are_measures(scans):
@@ -188,7 +188,7 @@ class RegionalMeasures(Source):
         """Return the source with a trained run's standardisation, or one fitted on training `rows`.
 
         Training `rows` are positions in `cohort`, whose standardised measures are kept in `learned`
-        for augmented views. Without a cohort, the source is returned unchanged.
+        for augmented views. The result is a copy; without a cohort, it is this source itself.
         """
         if cohort is None:
             return self
@@ -223,9 +223,10 @@ class RegionalMeasures(Source):
     def unlearnable_at(self, cohort: Cohort, val_fraction: float, seed: int) -> dict[int, str]:
         """Return row → reason, for people who lack more measures than a new run would allow.
 
-        Which measures a run learns from depends on its training people, whom `val_fraction` and
-        `seed` determine, and a person may lack only a share of these measures. So the split is made
-        again without the listed people, until nobody is added.
+        Rows are positions in `cohort`. Which measures a run learns from depends on the run's
+        training people, whom `val_fraction` and `seed` determine, and a person may lack only the
+        share ``data.max_missing`` of these measures. So the training people are chosen again
+        without the people who lack more, until everybody who is left lacks no more.
         """
         reasons: dict[int, str] = {}
         while len(reasons) < len(cohort):
@@ -243,7 +244,7 @@ class RegionalMeasures(Source):
         return with_damage(cohort, reasons)
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a trained run's standardisation, read from `samples`.
+        """Return a copy of the source with a trained run's standardisation, read from `samples`.
 
         `samples` is the part of the run's ``encoder.json`` on the samples and their preprocessing.
         The largest share of measures that may be missing is the run's, unless the user has set
@@ -269,7 +270,7 @@ class RegionalMeasures(Source):
         return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
     def contract(self) -> Samples:
-        """Return names and standardisation of the measures, for a run's ``encoder.json``."""
+        """Return `Samples` with names and standardisation of measures, for ``encoder.json``."""
         return Samples(preprocessing=PreprocessingRecord.model_validate(self.known.as_json()))
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
@@ -278,7 +279,10 @@ class RegionalMeasures(Source):
         return (1,)
 
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
-        """Return the table of people with measures in mm, mm² and mm³, for an embeddings table."""
+        """Return the table of people in `cohort`, with the measures in mm, mm² and mm³ as columns.
+
+        The table's columns are written to the embeddings table.
+        """
         assert cohort.measures is not None
         measures = cohort.measures.values[list(self.known.columns)].set_axis(cohort.table.index)
         people = cohort.table.drop(columns=measures.columns, errors="ignore")
@@ -294,7 +298,7 @@ class RegionalMeasures(Source):
         return contents_of_measures(cohort.measures.values.reindex(columns=self.known.columns))
 
     def images(self, cohort: Cohort) -> MeasuresDataset:
-        """Return a dataset of the cohort's standardised measures, in the order of its rows."""
+        """Return a dataset of the standardised measures of `cohort`, in the order of the rows."""
         return MeasuresDataset(self._values(cohort))
 
     def _values(self, cohort: Cohort) -> npt.NDArray[np.float32]:
@@ -307,13 +311,13 @@ class RegionalMeasures(Source):
         )
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind (``measures``, ``vectors``) → names and paths of the files that were read."""
+        """Return kind (``measures``, ``vectors``) → list of (name, path) of the files read."""
         assert cohort.measures is not None
         tables = [(path.name, path) for path in cohort.measures.sources]
         return {"measures": tables, **super().files(cohort)}
 
     def built_in_views(self, augment: MeasureAugmentSettings) -> Any:
-        """Return the random transform of measures, which swaps in values of training people."""
+        """Return the random transform of measures, which puts in values of training people."""
         return RandMeasureViewd("image", augment, learned=self.learned)
 
 

@@ -26,8 +26,8 @@ from neurocontrast.transforms.paired_views import ViewOfEach
 class PairedBrains(BrainVolumes):
     """Source of scans and of regional measures of the same scans, to train two encoders.
 
-    Scans and measures are joined by participant and session; their order in the tables does not
-    matter.
+    A scan is joined with the measures of the same participant and session; the order of rows in the
+    tables does not matter.
     """
 
     second: RegionalMeasures = field(kw_only=True)
@@ -73,7 +73,7 @@ class PairedBrains(BrainVolumes):
             return self.second.unlearnable_at(cohort, self.data.val_fraction, seed)
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with preprocessing of scans, and standardisation of measures.
+        """Return a copy of the source with preprocessing of scans, and standardisation of measures.
 
         The standardisation is a trained run's, if the source has one (`as_in_run`), and is fitted
         on the training `rows` of `cohort` if not.
@@ -84,7 +84,7 @@ class PairedBrains(BrainVolumes):
             )
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a trained run's preprocessing of scans and of measures.
+        """Return a copy of the source with a trained run's preprocessing of scans and of measures.
 
         `samples` is the part of the run's ``encoder.json`` on the samples: section
         ``preprocessing`` for scans, and ``preprocessing_2`` for measures.
@@ -95,14 +95,14 @@ class PairedBrains(BrainVolumes):
         return replace(super().as_in_run(samples), second=second)
 
     def contract(self) -> Samples:
-        """Return the preprocessing of scans and of measures, for ``encoder.json``."""
+        """Return `Samples` with the preprocessing of scans and measures, for ``encoder.json``."""
         return super().contract().with_keys(preprocessing_2=self.second.contract().preprocessing)
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
         """Return one text of digests for each scan with its measures, in the order of the rows.
 
-        The text has the digests of the scan's voxels, and then the digests of its measures,
-        separated by spaces; "" if those of the scan or those of the measures are not available.
+        The text has the digests of the scan's voxels, and then the digests of the measures,
+        separated by spaces; "" if the scan, or the measures, have no digest.
         """
         contents = []
         of_scans = super().contents(cohort, progress)
@@ -119,11 +119,15 @@ class PairedBrains(BrainVolumes):
         return PairedImages(super().images(cohort), self.second.images(cohort))
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind (``measures``, ``vectors``) → names and paths of the files that were read."""
+        """Return kind (``measures``, ``vectors``) → list of (name, path) of the files read."""
         return {**self.second.files(cohort), **super().files(cohort)}
 
     def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
-        """Return a function that makes a view of scans and a view of measures of a batch."""
+        """Return a function that makes a view of a batch's scans and one of the regional measures.
+
+        The function, a `ViewOfEach`, is called with a batch of scans and of the same scans'
+        measures, and returns the pair of views.
+        """
         first = self.two_views(augment, seed=seed)
         second = self.second.two_views(self.augment_2, seed=seed)
         return ViewOfEach(first, second)
@@ -131,7 +135,10 @@ class PairedBrains(BrainVolumes):
 
 @contextlib.contextmanager
 def _of_section_2() -> Iterator[None]:
-    """Rename keys of section ``data`` to ``data_2`` in errors about the measures of scans."""
+    """Rename keys ``data.…`` to ``data_2.…`` in a `DataError` raised in the ``with`` block.
+
+    Renamed are the keys of tables of measures; the error is raised again with the changed message.
+    """
     try:
         yield
     except DataError as error:

@@ -63,7 +63,7 @@ class Source:
 
     @property
     def table(self) -> AnyTable | None:
-        """Table of samples: a DataFrame from Python, or the file that `data` names."""
+        """Table of samples: the DataFrame `frame`, or, if None, the path ``data.participants``."""
         if self.frame is not None:
             return self.frame
         return self.data.participants
@@ -112,7 +112,7 @@ class Source:
         return check_kind(cohort, self.data.kind)
 
     def unlisted(self, scans: AnyTable, *, images_root: Any = None) -> Cohort | None:
-        """Return a cohort of all samples in `scans`, if their kind needs no table of people.
+        """Return a cohort of all samples in `scans`, if such samples need no table of people.
 
         None, the default, if a table of people must list the samples.
         """
@@ -120,27 +120,28 @@ class Source:
         return None
 
     def kept_in(self, folder: Path) -> Self:
-        """Return a source that keeps preprocessed samples in `folder`.
+        """Return a copy of the source that keeps preprocessed samples in `folder`.
 
-        The source is returned unchanged, as here, if its kind keeps no preprocessed samples.
+        By default this source itself is returned, for kinds that keep no preprocessed samples.
         """
         del folder
         return self
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with the preprocessing on which a network's input size depends.
+        """Return a copy of the source with the preprocessing that sets a network's input size.
 
-        Preprocessing that must be learned, such as a standardisation, is learned from the training
-        `rows` of `cohort`, positions of samples. If it must be learned and `cohort` is None, an
-        error is raised: here, or later by `n_channels`, which tells the input size.
+        By default this source itself is returned. Preprocessing that must be learned, such as a
+        standardisation, is learned from the training `rows` of `cohort`, positions of samples. If
+        `cohort` is then None, this method, or a later use of `n_channels`, raises an error.
         """
         del cohort, rows
         return self
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
-        """Return the source with preprocessing learned by reading the training samples.
+        """Return a copy of the source with preprocessing learned by reading the training samples.
 
-        These are the `rows` of `cohort`. The source is returned unchanged if nothing is learned.
+        Training samples are the `rows` of `cohort`. This source itself is returned if nothing is
+        learned.
         """
         del cohort, rows, progress
         return self
@@ -171,19 +172,22 @@ class Source:
         return {}
 
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
-        """Return the columns of a cohort that are written to its embeddings table."""
+        """Return a table with a row for each sample of `cohort`, for an embeddings table.
+
+        The columns are the ones to write there; by default all columns of the cohort's table.
+        """
         return cohort.table
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return size and time of each sample's files, to notice changed files.
+        """Return a tuple of numbers for each sample: total size and times of the sample's files.
 
-        An empty list, the default, notices none.
+        By these numbers changed files are noticed. The default, an empty list, notices none.
         """
         del cohort
         return []
 
     def contents(self, cohort: Cohort, progress: Progress) -> list[str]:
-        """Return one text for each sample: digests of its content, with spaces; "" if unknown.
+        """Return one text for each sample: digests of the content, with spaces; "" if unknown.
 
         A digest does not depend on the sample's name or file, so that copies are recognised, nor,
         for regional measures, on the order of the columns.
@@ -200,11 +204,11 @@ class Source:
         raise NotImplementedError
 
     def contract(self) -> Samples:
-        """Return the description of samples and preprocessing for a run's ``encoder.json``."""
+        """Return a `Samples`: the keys of a run's ``encoder.json`` on samples and preprocessing."""
         raise NotImplementedError
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a trained run's preprocessing, read from `samples`.
+        """Return a copy of the source with a trained run's preprocessing, read from `samples`.
 
         `samples` is the part of the run's ``encoder.json`` on the samples and their preprocessing,
         which the method `contract` returned when the run was trained.
@@ -214,8 +218,9 @@ class Source:
     def in_run(self, preprocessing: PreprocessingRecord) -> Json:
         """Return name → value of the settings of section ``data`` that a trained run has fixed.
 
-        The values are of this source, which `as_in_run` has made from the run; a user's setting may
-        not contradict them. `preprocessing` is the run's record in ``encoder.json``.
+        The values are attributes of this source, which `as_in_run` has set as the run had them; a
+        user's setting may not contradict them. `preprocessing` is the run's record in
+        ``encoder.json``.
         """
         raise NotImplementedError
 
@@ -255,7 +260,7 @@ class Source:
         return TwoViews(transform, seed=seed)
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
-        """Return kind, such as ``vectors`` → names and paths of files that a run depends on.
+        """Return kind, such as ``vectors`` → list of (name, path) of files that a run depends on.
 
         Scans are left out: the cache notices changed scans.
         """
@@ -269,9 +274,9 @@ class Source:
     def record(self, cohort: Cohort) -> dict[str, Any]:
         """Return entries for ``provenance.json`` by which resuming notices changed files and views.
 
-        Entries are digest → name for the files of each kind, and the total size of the samples'
-        files. Their times are not recorded, since times differ on another machine. For views from
-        Python there is a description of the transform.
+        The entry of each kind that `files` lists is a mapping: digest of a file → name. ``n_bytes``
+        is the total size of the samples' files; times of files are not recorded, since times differ
+        on another machine. ``augment`` describes the transform of views, if passed in Python.
         """
         record: dict[str, Any] = {}
         for kind, files in self.files(cohort).items():
@@ -286,8 +291,8 @@ class Source:
 
         Compared with the start of the run are the files that `files` lists, such as vectors and
         tables of measures, by digest, the files of samples by total size, and the transform for
-        augmented views, if the user passes one from Python. `provenance` is the run's record of
-        them, and `folder` is the run's folder. A difference raises a `CheckpointError`.
+        augmented views, if the user passes one from Python. `provenance` is the run's record at
+        the start, and `folder` is the run's folder. A difference raises a `CheckpointError`.
         """
         now = self.record(cohort)
         changed = []
@@ -344,7 +349,7 @@ def _is_augment_of(stored: Any, current: Any) -> bool:
 
 
 def check_kind(cohort: Cohort, wanted: str) -> Cohort:
-    """Return `cohort` if all its rows are samples of the kind `wanted`; refuse any other cohort.
+    """Return `cohort` if all rows are samples of the kind `wanted`; refuse any other cohort.
 
     `wanted` is a value of the setting ``data.kind``.
     """

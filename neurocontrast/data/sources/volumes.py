@@ -73,18 +73,18 @@ class BrainVolumes(Source):
 
     @property
     def cache(self) -> VolumeCache:
-        """Cache on disk of the volumes that `transforms` make, in the folder ``data.cache_dir``."""
+        """Cache of the volumes that the source's `transforms` make, in ``data.cache_dir``."""
         data = self.data
         return VolumeCache(
             data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared
         )
 
     def cohort_of(self, scans: Any, folder: Path) -> Cohort:
-        """Return a cohort of paths and nibabel images; write images in memory to `folder`.
+        """Return a cohort with the paths of `scans`; write nibabel images in memory to `folder`.
 
-        `scans` has one path or image a scan, or a tuple of one a channel, or is a DataFrame with
-        columns of paths. Relative paths start from ``data.images_root``, by default the working
-        directory.
+        The cohort then has the paths of the written files. `scans` has one path or image a scan, or
+        a tuple of one a channel, or is a DataFrame with columns of paths. Relative paths start from
+        ``data.images_root``, by default the working directory.
         """
         channels = columns_of(self.channels)
         listed = _scans_of(scans, channels)
@@ -99,11 +99,11 @@ class BrainVolumes(Source):
         return Cohort(table, Path("scans"), channels=channels)
 
     def kept_in(self, folder: Path) -> Self:
-        """Return the source with the cache of preprocessed volumes in `folder`."""
+        """Return a copy of the source whose cache of preprocessed volumes is in `folder`."""
         return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source with its preprocessing: Python transforms of the user, or built-in.
+        """Return a copy of the source with preprocessing: a user's Python transforms, or built-in.
 
         With the setting ``data.transforms: python``, `python_transforms`, which the user passes in
         Python, preprocess the scans; they are tried on the first scan of `cohort`, to find the
@@ -153,7 +153,7 @@ class BrainVolumes(Source):
         return described
 
     def as_in_run(self, samples: Samples) -> Self:
-        """Return the source with a trained run's preprocessing, by settings or Python transforms.
+        """Return a copy of the source with a run's preprocessing, by settings or Python transforms.
 
         `samples` is the part of the run's ``encoder.json`` on the samples. If the run was
         preprocessed by transforms that a user passed in Python, `python_transforms`, which the user
@@ -174,9 +174,10 @@ class BrainVolumes(Source):
     def in_run(self, preprocessing: PreprocessingRecord) -> dict[str, Any]:
         """Return name → value of the settings of section ``data`` that a trained run has fixed.
 
-        The values are of this source, which `as_in_run` has made from the run; a user's setting may
-        not contradict them. `preprocessing` is the run's record in ``encoder.json``; if built-in
-        preprocessing is recorded there without percentiles, the result has no percentiles either.
+        The values are attributes of this source, which `as_in_run` has set as the run had them; a
+        user's setting may not contradict them. `preprocessing` is the run's record in
+        ``encoder.json``. If built-in preprocessing is recorded without the setting ``percentiles``
+        (of intensities), the result has no such setting either.
         """
         settings: dict[str, Any] = {"cache_dtype": self.cache_dtype, "channels": self.columns}
         replaced = DataSettings.replaced()
@@ -193,7 +194,7 @@ class BrainVolumes(Source):
         return settings
 
     def contract(self) -> Samples:
-        """Return preprocessing, precision and channels of images, for a run's ``encoder.json``."""
+        """Return `Samples` with preprocessing, precision and channels, for ``encoder.json``."""
         return Samples(
             preprocessing=PreprocessingRecord.model_validate(self.transforms.contract()),
             cache_dtype=self.cache_dtype,
@@ -213,7 +214,7 @@ class BrainVolumes(Source):
         return replace(cohort, channels=columns_of(self.channels))
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
-        """Preprocess the scans of `cohort` that the cache on disk does not hold, and keep them.
+        """Preprocess the scans of `cohort` that the cache on disk lacks, and add the volumes there.
 
         A warning goes to `progress` if sform and qform of scans disagree or are both absent.
         """
@@ -236,7 +237,10 @@ class BrainVolumes(Source):
         return doubts_about_extents(extents)
 
     def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
-        """Preprocess scans absent from the cache; return row → reason for unusable scans."""
+        """Preprocess scans absent from the cache; return row → reason for unusable scans.
+
+        Rows are positions in `cohort`.
+        """
         scans = self._with_channels(cohort).scans
         failures = dict[ScanFiles, str]()
         self.cache.prepare(
@@ -255,11 +259,11 @@ class BrainVolumes(Source):
         return self.cache.contents(scans, n_workers=self.data.n_workers, progress=progress)
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return total size, latest modification and latest change time of each scan's files."""
+        """Return (total size, latest modification, latest change time) of each scan's files."""
         return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]
 
     def grid(self, scan: ScanFiles) -> Grid:
-        """Return the voxel grid of a scan after preprocessing; call `make_ready` first."""
+        """Return the voxel grid that `scan` has after preprocessing; call `make_ready` first."""
         if isinstance(self.transforms, Preprocessing):
             return preprocessed_grid(scan, self.transforms)
         _, affine = self.cache.read_with_affine(scan)
@@ -271,7 +275,10 @@ class BrainVolumes(Source):
 
 
 def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
-    """Return the first scan with readable headers, or else the first of all scans."""
+    """Return the first of `scans` whose files have readable headers, or `scans[0]` if none has.
+
+    A scan is the path of a file, or a tuple with a path for each channel.
+    """
     for scan in scans:
         with contextlib.suppress(DataError):
             for path in files_of(scan):
@@ -299,7 +306,7 @@ def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, tar
 def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
     """Return the scans in `X`, the argument of `ScanEmbedder`, each as a tuple of files.
 
-    A tuple has one path or image for each of `channels`, the columns of a DataFrame `X`.
+    A tuple has one path or nibabel image for each of `channels`, the columns of a DataFrame `X`.
     """
     if isinstance(X, pd.DataFrame):
         X = _rows_of_paths(X, channels)
@@ -342,5 +349,5 @@ def _files_of_scan(scan: Any) -> tuple[Any, ...]:
 
 
 def _has_channels(scan: tuple[Any, ...], n_channels: int) -> bool:
-    """Tell whether a scan has a path or an image for each channel."""
+    """Tell whether the tuple `scan` has `n_channels` items, each a path or a nibabel image."""
     return len(scan) == n_channels and all(isinstance(file, _Scan) for file in scan)

@@ -15,7 +15,7 @@ help:
 	@echo "make demo   simulated cohort -> pretraining -> embeddings -> cross-validation -> report (in $(DEMO)/)"
 	@echo "make demo-real   the same on the sample cohort of real brains (in $(REAL)/)"
 	@echo "make test   every default test"
-	@echo "make faults plants every fault of tests/faults in a copy, which its tests must find (5 minutes of two cores)"
+	@echo "make faults plants every fault of tests/faults in a copy, which its tests must find (half an hour of two cores)"
 	@echo "make docs   the site in docs/_build/html, with all examples run; warnings are errors"
 	@echo "make slurm  install SLURM itself (Debian, Ubuntu; as root), with which slow tests run a cluster of this machine"
 	@echo "make check  tests, slow tests, doctests, lint, types, import layers, examples: what continuous integration runs"

@@ -233,7 +233,7 @@ def _sex_of_meaning(meaning: str, meanings: Iterable[str]) -> str | None:
         return None
     sex = read_sexes([meaning, *meanings]).values[0]
     if isinstance(sex, Refusal):
-        return sex_in(meaning)
+        return sex_in(meaning, meanings)
     return sex
 
 

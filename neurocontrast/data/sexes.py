@@ -184,10 +184,24 @@ def _notes(readings: Mapping[str, str | Refusal]) -> tuple[str, ...]:
     return (f"holds codes that nothing explains: {how}; {otherwise}",)
 
 
-def sex_in(phrase: str) -> str | None:
-    """Return "F" or "M" if a phrase such as "male participant" names only this sex, or None."""
-    tokens = re.findall(r"[^\W\d_]+", plain_word(phrase))
-    sexes = set(map(WORDS.get, tokens)) - {None}
-    if len(sexes) != 1 or {"not", "non", "no"} & set(tokens):
+def sex_in(phrase: str, phrases: Iterable[str] = ()) -> str | None:
+    """Return "F" or "M" if a phrase such as "male participant" names only this sex, or None.
+
+    A letter is read as in a column that has the words of all `phrases`, and passed over if it is
+    unclear there: beside "sexo h", "sexo m" is None, since m can be mujer, and "m (mujer)" is F.
+    """
+    tokens = _words_in(phrase)
+    if {"not", "non", "no"} & set(tokens):
         return None
-    return sexes.pop()
+    words = frozenset(tokens).union(*map(_words_in, phrases))
+    sexes = set()
+    for token in tokens:
+        reading = _reading(token, words)
+        if not isinstance(reading, Refusal):
+            sexes.add(reading)
+    return sexes.pop() if len(sexes) == 1 else None
+
+
+def _words_in(phrase: str) -> list[str]:
+    """Return the words of a phrase, without digits, signs, accents and capitals."""
+    return re.findall(r"[^\W\d_]+", plain_word(phrase))

@@ -1,5 +1,7 @@
 """Sexes as hospitals write them: read by the values of a column where these are clear, refused by name where not."""
 
+import json
+
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -122,6 +124,32 @@ def test_codes_in_a_name_hold_at_every_door(scans, tmp_path):
     assert "rename it 'sex (1=female, 2=male)'" in warning
     people = write_people(tmp_path, {"sex (1=female, 2=male)": alternate("1", "2")})
     assert read_cohort(people, channels=()).table["sex"].tolist() == alternate("F", "M")
+
+
+@pytest.mark.parametrize("meanings", [("h", "m"), ("v", "m"), ("sexo h", "sexo m")])
+@pytest.mark.parametrize("explained_by", ["levels", "name"])
+def test_codes_explained_by_letters_that_begin_several_words_are_refused(
+    scans, tmp_path, meanings, explained_by
+):
+    """With h (hombre), m can be mujer: a study of women would be one of men."""
+    column = "sex"
+    if explained_by == "name":
+        column = f"sex (1={meanings[0]}, 2={meanings[1]})"
+    else:
+        levels = dict(zip("12", meanings, strict=True))
+        (tmp_path / "people.json").write_text(json.dumps({"sex": {"Levels": levels}}))
+    people = write_people(tmp_path, {column: "2"})
+    with pytest.raises(DataError, match=f"explained as '{meanings[1]}'"):
+        index(scans, tmp_path / "out/participants.tsv", phenotypes=[people])
+    with pytest.raises(DataError, match=f"explained as '{meanings[1]}'"):
+        read_cohort(people, channels=())
+
+
+def test_a_word_beside_a_letter_says_which_sex_is_meant(tmp_path):
+    levels = {"1": "h (hombre)", "2": "m (mujer)"}
+    (tmp_path / "people.json").write_text(json.dumps({"sex": {"Levels": levels}}))
+    people = write_people(tmp_path, {"sex": alternate("1", "2")})
+    assert read_cohort(people, channels=()).table["sex"].tolist() == alternate("M", "F")
 
 
 def test_a_code_that_a_name_does_not_explain_is_refused(tmp_path):

@@ -374,7 +374,8 @@ class VolumeCache:
                 with contextlib.suppress(OSError):  # a disk without permissions
                     temporary.chmod(mode & 0o644)
         except OSError as error:
-            return self._is_not_kept(error)
+            self._raise_if_unusable(error)
+            return False
         return True
 
     def _make_folder(self) -> int:
@@ -411,17 +412,18 @@ class VolumeCache:
                         "true if you trust all who may write there."
                     )
         except OSError as error:
-            return self._is_not_kept(error)
+            self._raise_if_unusable(error)
+            return False
         return True
 
-    def _is_not_kept(self, error: OSError) -> bool:
-        """Return False, for "not written", if `error` tells of a read-only or removed cache folder.
+    def _raise_if_unusable(self, error: OSError) -> None:
+        """Raise a `CacheFullError` if `error` tells of a full disk, and a `DataError` for others.
 
-        A full disk is raised as `CacheFullError`, and any other error as `DataError`; True is never
-        returned.
+        Nothing is raised for a cache folder that is read-only or was removed: volumes are then used
+        without being kept.
         """
         if error.errno in _NOT_KEPT:
-            return False
+            return
         if error.errno in _FULL:
             raise CacheFullError(
                 f"the disk of the cache folder {self.folder} is full; what is finished is kept. "

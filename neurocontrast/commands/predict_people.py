@@ -361,7 +361,7 @@ def _describe_probe(probe: WeightsProbe) -> WeightsProbeRecord:
     """Return a record of a probe: classes, numbers of training scans and people, error to expect.
 
     The probe is a linear model stored in the folder of the weights. Nothing is written here: the
-    caller puts the record under ``probes`` into the content of the JSON file.
+    caller puts the record under ``probes`` into the JSON file beside the predictions.
     """
     fitted = probe.fitted
     return WeightsProbeRecord(

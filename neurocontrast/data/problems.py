@@ -68,7 +68,7 @@ class Problems:
         self.hints.clear()
 
     def to_text(self, n_shown: int = N_SHOWN) -> str:
-        """Return the message: problems sorted by line, at most `n_shown` of them, and the hints."""
+        """Return the message: `n_shown` problems of the table at most, by line, and all hints."""
         ordered = sorted(self.found, key=lambda problem: problem.line or 0)
         n_problems = len(ordered)
         if n_problems == 1 and not self.hints:

@@ -1,4 +1,4 @@
-"""Read and write embeddings tables: a row of features for each scan, and the run's description."""
+"""Read and write embeddings tables: a row of features a scan, and a description of the encoder."""
 
 from __future__ import annotations
 

@@ -86,9 +86,10 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:
-    """Refuse columns in which codes such as -9 or 999, or a question mark, mean a missing value.
+    """Refuse columns in which codes such as -9 or 999, or a question mark, seem to mean "missing".
 
-    The columns are `names` of `table`, and `place` begins the message.
+    `unmarked_missing` finds such codes by the other values of the column. The columns are `names`
+    of `table`, and `place` begins the message.
     """
     wrong = []
     for name in names:

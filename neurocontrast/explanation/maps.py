@@ -284,8 +284,9 @@ def explain_mean_of_scans(
 def names_of_blocks(scores: Iterable[LinearScore]) -> list[str]:
     """Return the names of all blocks of features that any encoder of a run has, each name once.
 
-    A block is the network's features or those of linear components. `scores` has the encoders. The
-    list is empty if each encoder has a single block.
+    A block is the network's features or those of linear components. `scores` holds a `LinearScore`
+    for each encoder, which names the encoder's blocks. The list is empty if each encoder has a
+    single block.
     """
     names = dict[str, int]()
     for score in scores:

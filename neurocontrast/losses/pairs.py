@@ -57,7 +57,8 @@ class Candidates(Protocol):
 class Pairs:
     """Pairs of a block of anchors with all candidates, from which a loss computes its formula.
 
-    Sums over candidates j leave out the embedding of anchor i alone, unless a method says more.
+    An anchor i is one view of a sample. Sums over candidates j leave out only the anchor itself, and
+    keep other views of its sample, unless a method's docstring says that more is left out.
     Weights between samples, (n_i, n), apply to all views of the samples.
     """
 
@@ -199,7 +200,7 @@ class Pairs:
 
     @property
     def has_one_twin(self) -> bool:
-        """Whether an anchor has a single twin, another view of the same sample to compare with."""
+        """Whether every anchor has exactly one twin, another view of the same sample."""
         return self.pool.is_across or self.pool.n_views == 2
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Nouns, template variables and the content of ``images.json``, for reports on natural images."""
+"""Nouns and template variables of reports on natural images, and a data set's ``images.json``."""
 
 from __future__ import annotations
 

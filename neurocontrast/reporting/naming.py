@@ -168,9 +168,9 @@ def name_architecture(words: Words, encoder: EncoderDescription) -> str:
 def name_encoder(files: EvaluationFolder) -> str:
     """Name the evaluated encoder and its number of features; of joined encoders, name each.
 
-    Encoders are joined when they are evaluated together; each is named with a number of features of
-    its own. Encoders that differ only in seed and training people (members) are named once, with
-    their number.
+    The result is a text. Encoders are joined when they are evaluated together; each is named with a
+    number of features of its own. Members, encoders that differ only in their seeds and in the
+    people they were trained on, are named once, with the number of members.
     """
     run = files.run
     if run.blocks:

@@ -338,9 +338,10 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
 
 
 def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
-    """Warn if a table holds imitated acquisitions, which are made for training only.
+    """Warn if a cohort holds imitated acquisitions, which are made for training only.
 
-    The warning names `key`, the setting that can leave such scans out.
+    An imitated acquisition is a real scan that `prepare` has altered to look like another
+    scanner's. The warning names `key`, the setting that can leave such scans out.
     """
     if (
         "acquisition" in cohort.table

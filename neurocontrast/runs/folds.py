@@ -75,8 +75,9 @@ def train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> GivenM
 def _train_folds(folds_plan: FoldsPlan, work: Path, progress: Progress) -> list[list[Description]]:
     """Fine-tune each network of the run in each fold; return for each fold one result a network.
 
-    A result is the content of ``finished.json``, which a fine-tuned network leaves in its own
-    folder below `work`. A fold of which the file is there already is not trained again.
+    A result is the content of ``finished.json``, which each fine-tuned network leaves in its own
+    folder below `work`. A network whose file is there already is not trained again, and the result
+    is read from the file.
     """
     plan = folds_plan.plan
     folds = []

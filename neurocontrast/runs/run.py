@@ -218,8 +218,8 @@ class Run:
         """Finish the run: save the weights of each encoder, and features of a test sample.
 
         The features are of an artificial sample, so that ``weights verify`` can check copies of the
-        weights. `keep_answer` writes them to ``answer.json``, except for encoders of natural
-        images, or of scans with transforms from Python.
+        weights. They are written to ``answer.json``, except for encoders of natural images, and of
+        scans whose preprocessing was passed to `pretrain` as transforms.
 
         Parameters
         ----------

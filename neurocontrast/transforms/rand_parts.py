@@ -172,9 +172,9 @@ class RandMaskEdged(_RandRimd):
         """Return signals and brain masks with a rim removed from, or added to, each brain.
 
         A signal is a volume that `to_signal` has rescaled: 0 outside the brain, 1 at the brain's
-        99th percentile. A rim is added where `depth_voxels` is below 0. Smooth random fields with
-        `coefficients` (b, n, n, n) vary the depth. An added rim is `rim` times as bright as the
-        brain's edge.
+        99th percentile. A rim is added to a brain whose `depth_voxels` is below 0. The depth varies
+        by a random polynomial of the place, with `coefficients` (b, n, n, n). An added rim is `rim`
+        times as bright as the brain's edge.
         """
         signals = s_BCDHW.mul_(brain_BCDHW)
         brains = brain_BCDHW

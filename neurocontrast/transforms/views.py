@@ -217,7 +217,7 @@ class TwoViews:
     def _checked(self, data: Any, image: Tensor, name: str) -> Tensor:
         """Return the view in `data`, a transform's result for `image`, as a plain tensor.
 
-        A ConfigError refuses a missing view or another shape, and names the sample.
+        A ConfigError refuses a missing view, or one of another shape than `image`, and names the sample.
         """
         view = None
         if isinstance(data, Mapping):

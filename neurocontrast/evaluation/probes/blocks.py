@@ -136,7 +136,7 @@ def standardised_blocks(design: Design, train: Rows, test: Rows) -> Standardised
 
 
 def _multiply(train: Sequence[Floats], test: Sequence[Floats]) -> BlockProducts:
-    """Return, for each block, inner products of training and test rows with the training rows."""
+    """Return, for each block of columns, inner products of all rows with the training rows."""
     of_train = []
     of_test = []
     for x_train, x_test in zip(train, test, strict=True):

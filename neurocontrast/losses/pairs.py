@@ -57,8 +57,8 @@ class Candidates(Protocol):
 class Pairs:
     """Pairs of a block of anchors with all candidates, from which a loss computes its formula.
 
-    An anchor i is one view of a sample. Sums over candidates j leave out only the anchor itself, and
-    keep other views of its sample, unless a method's docstring says that more is left out.
+    An anchor i is one view of a sample. Sums over candidates j leave out only the anchor itself,
+    and keep other views of its sample, unless a method's docstring says that more is left out.
     Weights between samples, (n_i, n), apply to all views of the samples.
     """
 

@@ -217,7 +217,8 @@ class TwoViews:
     def _checked(self, data: Any, image: Tensor, name: str) -> Tensor:
         """Return the view in `data`, a transform's result for `image`, as a plain tensor.
 
-        A ConfigError refuses a missing view, or one of another shape than `image`, and names the sample.
+        A ConfigError, which names the sample, refuses a missing view and one of another shape than
+        `image`.
         """
         view = None
         if isinstance(data, Mapping):

@@ -80,7 +80,7 @@ class Finding:
         self._refuse_unknown("of", self.of, (SCANS.kind, *VOICES.names()))
 
     def _refuse_unknown(self, field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
-        """Raise `ValueError` if `names`, the value of the attribute `field`, are not all allowed."""
+        """Raise `ValueError` unless all `names`, the value of attribute `field`, are allowed."""
         unknown = sorted(set(names).difference(allowed))
         if unknown:
             raise ValueError(

@@ -39,8 +39,14 @@ class Predictions(Written):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The predictions as a table, read from the file: one row a scan."""
-        return read_table(self.location, na_values=["", "n/a"])
+        """The predictions as a table, read from the file: one row a scan.
+
+        Identifiers, sites and predicted classes are text: ``001`` stays ``001``.
+        """
+        texts = ["participant_id", "subject_id", "session", "site"]
+        if self.record.kind != "continuous":
+            texts.append("y_pred")
+        return read_table(self.location, na_values=["", "n/a"], dtype=dict.fromkeys(texts, str))
 
     @property
     def record(self) -> ProbePredictionsRecord:

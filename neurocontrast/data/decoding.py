@@ -10,6 +10,7 @@ from neurocontrast.data.columns import as_age
 from neurocontrast.data.descriptions import NOTHING, Description
 from neurocontrast.data.problems import shown
 from neurocontrast.data.sexes import OTHERS, as_sex, plain_word, read_sexes, sex_in
+from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import one_of
 
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
@@ -39,7 +40,16 @@ _SMALLEST_ML = 100.0
 _LARGEST_ML = 10_000.0
 """Largest head volume in mL; a larger number is taken as mm³, the unit of FreeSurfer's eTIV."""
 _WORDS_FOR_MISSING_AGES = WORDS_FOR_MISSING | {"unknown"}
-_IN_UNIT = re.compile(r"\bin (year|month|week|day)s?\b")
+_UNITS_BY_WORD = {
+    **dict.fromkeys(("jahren", "jahr", "años", "ans", "anni", "jaren"), "year"),
+    **dict.fromkeys(("monaten", "monat", "mois", "meses", "mesi", "maanden"), "month"),
+    **dict.fromkeys(("wochen", "woche", "semaines", "semanas", "weken"), "week"),
+    **dict.fromkeys(("tagen", "tag", "jours", "días", "giorni", "dagen"), "day"),
+}
+"""Word of another language → unit of age."""
+_UNIT = rf"(year|month|week|day|{'|'.join(_UNITS_BY_WORD)})s?"
+_IN_UNIT = re.compile(rf"\b(?:in|en) {_UNIT}\b")
+_BRACKETED = re.compile(rf"[(\[] *{_UNIT} *[)\]]")
 _UNITS_NAMED = re.compile(r"\b(year|month|week|day)s\b")
 
 
@@ -197,12 +207,19 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
             )
         return sex
     allowed = {_sex_of_meaning(meaning, levels.values()) for meaning in levels.values()}
-    is_code = number_of(cell) is not None
+    is_code = number_of(cell) is not None or _is_unclear_beside(cell, explained)
     if (codes and is_code) or (levels and (is_code or as_sex(cell) not in allowed)):
         if levels:
             return Refusal(f"Levels of the JSON file has {one_of(levels)}")
         return Refusal(f"the column's name has {one_of(codes)}")
     return cell
+
+
+def _is_unclear_beside(letter: str, meanings: Iterable[str]) -> bool:
+    """Tell whether a letter for a sex is unclear in a column of `meanings`: m beside hombre."""
+    if isinstance(as_sex(letter), Refusal):
+        return False
+    return isinstance(read_sexes([letter, *meanings]).values[0], Refusal)
 
 
 def _clear_sex(code: str, codes: Iterable[str]) -> str | None:
@@ -247,6 +264,9 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
     codes = codes_in_name(column)
     description = _with_units_of(codes, description)
     unit = _unit_of_age(column, description)
+    unexplained: frozenset[str] = frozenset()
+    if unit != "year":  # 999 months would be an age of 83 years
+        unexplained = unmarked_missing("", cells)
     values: list[str | Refusal] = []
     for cell in cells:
         meaning = _lookup(cell, codes) or _lookup(cell, description.levels)
@@ -257,6 +277,8 @@ def _ages(column: str, cells: Sequence[str], description: Description) -> Decode
             values.append("")
         elif isinstance(unit, Refusal):
             values.append(unit)
+        elif explained in unexplained:
+            values.append(Refusal(f"it seems to mean that the age is not known. {REMEDY}"))
         else:
             values.append(_years(explained, unit))
     return Decoded(values)
@@ -297,10 +319,7 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
     if unit not in _PER_YEAR:
         allowed = "'years', 'months', 'weeks', 'days'"
         return Refusal(f"Units {shown(description.units)} are not known; {allowed} are")
-    pattern = _IN_UNIT
-    if not written:
-        pattern = _UNITS_NAMED
-    described = {*pattern.findall(description.words.lower())}
+    described = _units_in(description.words, is_only_source=not written)
     if base_name(column) == "age_years":
         described.add("year")
     if described and unit not in described:
@@ -313,6 +332,28 @@ def _unit_of_age(column: str, description: Description) -> str | Refusal:
             "write the right Units"
         )
     return unit
+
+
+def _units_in(words: str, *, is_only_source: bool) -> set[str]:
+    """Return the units of age that the description of a column states: ``in months`` → month.
+
+    If the description is the only source of the unit, a unit in brackets counts too, and without
+    both any unit in the plural, as in "age at the scan, months".
+    """
+    text = words.lower()
+    units = set()
+    for word in _IN_UNIT.findall(text):
+        units.add(_unit_of_word(word))
+    if not is_only_source:
+        return units
+    for word in _BRACKETED.findall(text):
+        units.add(_unit_of_word(word))
+    return units or set(_UNITS_NAMED.findall(text))
+
+
+def _unit_of_word(word: str) -> str:
+    """Return the unit of age that a word in the singular means: year, month, week or day."""
+    return _UNITS_BY_WORD.get(word, word)
 
 
 def _years(cell: str, unit: str) -> str | Refusal:

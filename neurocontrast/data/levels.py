@@ -10,7 +10,7 @@ import pandas as pd
 from neurocontrast.cells import Refusal, level_of
 from neurocontrast.data.columns import is_of_sex, levels_of, number_in
 from neurocontrast.data.problems import first_names
-from neurocontrast.data.sexes import plain_word, read_sexes
+from neurocontrast.data.sexes import LETTERS, plain_word, read_sexes
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")
@@ -91,11 +91,12 @@ def unseen_levels(
 
 
 def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]) -> None:
-    """Refuse a column of sexes that has F or M in some rows, and unclear values in other rows.
+    """Refuse a column of sexes with unclear letters, or with F or M beside other unclear values.
 
-    An unclear value, such as ``H``, may mean F or M, and would be a third sex besides them. Words
-    for other sexes are accepted, and so are codes in a column without any F or M. `names` are the
-    names of the rows, for the message.
+    An unclear letter begins words for either sex, as ``M`` does beside ``H`` (hombre, mujer). Any
+    other unclear value would be a third sex besides F and M. Words for other sexes are accepted,
+    and so are codes in a column without any F or M. `names` are the names of the rows, for the
+    message.
     """
     if not is_of_sex(column):
         return
@@ -107,11 +108,16 @@ def check_sexes(column: str, cells: Iterable[object], *, names: Sequence[object]
         is_read |= sex in ("F", "M")
         if level and isinstance(sex, Refusal) and level not in sexes.others:
             rows.setdefault(level, []).append(str(name))
+    unclear = UnseenLevels(column, rows, ())
     if rows and is_read:
-        unclear = UnseenLevels(column, rows, ())
         raise UnclearSexError(
             f"column '{column}' has F or M in some rows, and values that are not understood beside "
             f"them: {unclear.listed()}. Write F, M or n/a."
+        )
+    if LETTERS.intersection(map(plain_word, rows)):
+        raise UnclearSexError(
+            f"column '{column}' has letters that begin words for either sex: {unclear.listed()}. "
+            "Write F, M or n/a."
         )
 
 

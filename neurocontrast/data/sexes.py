@@ -25,6 +25,7 @@ transgender, trans, autre, otro, unknown, u, unsure, undisclosed, unspecified, n
 not recorded, declined, refused, prefer not to say, prefer not to answer, missing, none
 """
 _DIVERSE = "divers"
+_NEGATIONS = frozenset("not non no nicht kein keine ohne without sans sin senza geen".split())
 OTHERS = frozenset((*_OTHERS.replace("\n", " ").strip().split(", "), _DIVERSE))
 """Answers that name a sex other than F and M, or say that the sex is not known."""
 CODES = {1.0: "M", 2.0: "F"}
@@ -37,6 +38,8 @@ _DOUBTFUL = {
 """Letter → cells in whose presence the letter's meaning is unclear: with h (hombre), m can be
 mujer.
 """
+LETTERS = frozenset("mfwhvkn")
+"""Letters with which words for a sex begin in several languages."""
 _PARTNERS = {"m": "f", "f": "m", "w": "m"}
 """Letter → second letter that makes the first one clear, whatever other cells the column has."""
 RULE = "sex is M, F, male, female, 1 (male), 2 (female) or n/a"
@@ -191,7 +194,7 @@ def sex_in(phrase: str, phrases: Iterable[str] = ()) -> str | None:
     unclear there: beside "sexo h", "sexo m" is None, since m can be mujer, and "m (mujer)" is F.
     """
     tokens = _words_in(phrase)
-    if {"not", "non", "no"} & set(tokens):
+    if (_NEGATIONS | OTHERS).intersection(tokens):
         return None
     words = frozenset(tokens).union(*map(_words_in, phrases))
     sexes = set()

@@ -66,7 +66,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
             "a fold."
         )
     check_identifiers(tidy)
-    subjects = tidy["subject_id"].where(tidy["subject_id"] != "", tidy["participant_id"])
+    subjects = _subjects_of(tidy)
     tidy["subject_id"] = pd.Series(unify_subjects(subjects), dtype=object)
     for name in ("sex", "site"):
         cells = tidy.get(name, pd.Series(None, tidy.index, dtype=object))
@@ -83,6 +83,22 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
     check_units_of_table(tidy)
     return tidy
+
+
+def _subjects_of(table: pd.DataFrame) -> pd.Series:
+    """Return each row's subject: ``subject_id``, or the participant where no row has a subject.
+
+    A column that only some rows fill is refused: scans of one person would count as of two.
+    """
+    unnamed = np.flatnonzero(table["subject_id"] == "")
+    if len(unnamed) == len(table):
+        return table["participant_id"]
+    if len(unnamed):
+        raise DataError(
+            f"embeddings: subject_id is missing in {len(unnamed)} of {len(table)} rows "
+            f"({listed(row_names(table, unnamed))}). Every row needs one, or leave the column out."
+        )
+    return table["subject_id"]
 
 
 def check_unmarked(table: pd.DataFrame, names: Iterable[str], *, place: str) -> None:

@@ -130,6 +130,36 @@ def test_a_word_that_is_not_understood_beside_f_and_m_is_no_third_sex(word, tmp_
         ComBat("site", preserve=["sex"]).fit(table[["site", "sex", *FEATURES]])
 
 
+@pytest.mark.parametrize("letters", [("H", "M"), ("v", "m"), ("M", "K")])
+def test_letters_that_begin_words_for_either_sex_are_refused(letters, tmp_path):
+    """With H (hombre), M can be mujer: women would be the class M of a probe of sex."""
+    table = TRAINING.assign(sex=TRAINING["sex"].map(dict(zip("MF", letters, strict=True))))
+    for options in ({"target": "diagnosis"}, {"target": "sex"}):
+        with pytest.raises(DataError, match=r"letters that begin words for either sex.*sub-0"):
+            neurocontrast.evaluate(table, out=tmp_path / "e", **FASTEST | options)
+    assert not (tmp_path / "e").exists()
+
+
+def test_a_subject_id_that_some_rows_lack_is_refused(tmp_path):
+    """A join that found no subject for some scans would make two people of one."""
+    table = TRAINING.assign(subject_id=TRAINING["participant_id"])
+    table.loc[3, "subject_id"] = None
+    with pytest.raises(DataError, match=r"subject_id is missing in 1 of 60 rows \(sub-003\)"):
+        neurocontrast.evaluate(table, target="diagnosis", out=tmp_path / "e", **FASTEST)
+    with pytest.raises(DataError, match="subject_id is missing in 1 of 60 rows"):
+        neurocontrast.evaluate(
+            EXTERNAL, target="diagnosis", test=table, out=tmp_path / "e", **FASTEST
+        )
+
+
+@pytest.mark.parametrize("code", [999, -9])
+def test_codes_for_missing_covariates_of_the_external_table_are_refused(external, code):
+    educated = [table.assign(education=table["age"] / 5) for table in (TRAINING, EXTERNAL)]
+    educated[1].loc[:9, "education"] = code
+    with pytest.raises(DataError, match=rf"test: column 'education', 10 scans: '{code}"):
+        external(educated[1], educated[0], covariates=["age", "sex", "education"])
+
+
 def test_other_sexes_and_codes_alone_stay_levels():
     for sex in (("F", "M", "other"), ("a", "b", "c"), ("0", "1", "1")):
         table = pd.DataFrame({"sex": sex})

@@ -150,6 +150,46 @@ def test_units_and_levels_hold_at_every_door(tmp_path, columns, described, expec
             r"are not given, and .* in months",
         ),
         (
+            {"age": [60, 70]},
+            {"age": {"Description": "Age in months (scans 2 years apart)"}},
+            r"are not given, and .* in months",
+        ),
+        (
+            {"age": [60, 70]},
+            {"age": {"Description": "Alter in Monaten"}},
+            r"are not given, and .* in months",
+        ),
+        (
+            {"age": [60, 70]},
+            {"age": {"Description": "age at scan (month)"}},
+            r"are not given, and .* in months",
+        ),
+        (
+            {"age": [120, 999]},
+            {"age": {"Units": "months"}},
+            r"found '999'; it seems to mean that the age is not known",
+        ),
+        (
+            {"sex": [1, 9]},
+            {"sex": {"Levels": {"1": "male", "2": "female", "9": "w/o answer"}}},
+            r"found '9'; it is explained as 'w/o answer'",
+        ),
+        (
+            {"sex": [1, 2]},
+            {"sex": {"Levels": {"1": "male", "2": "Trans woman"}}},
+            r"found '2'; it is explained as 'Trans woman'",
+        ),
+        (
+            {"sex": [1, 2]},
+            {"sex": {"Levels": {"1": "male", "2": "nicht weiblich"}}},
+            r"found '2'; it is explained as 'nicht weiblich'",
+        ),
+        (
+            {"sex": ["M", "M"]},
+            {"sex": {"Levels": {"1": "Hombre", "2": "Mujer"}}},
+            r"found 'M'; Levels of the JSON file has '1', '2'",
+        ),
+        (
             {"age": [30, 40]},
             {"age": {"LongName": "Age", "Description": "Age (months)"}},
             r"are not given, and .* in months",

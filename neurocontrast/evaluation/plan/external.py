@@ -43,6 +43,7 @@ from neurocontrast.evaluation.rows import (
     check_rows,
     check_same_encoder,
     check_units_of_table,
+    check_unmarked,
     is_number,
     listed,
     row_names,
@@ -405,6 +406,7 @@ def _read_alike(plan: Plan, tested: pd.DataFrame, names: Sequence[str]) -> pd.Da
     A category that training lacks, and text in a column of numbers, are refused with the scans'
     names.
     """
+    check_unmarked(tested, names, place="test")
     scans = row_names(tested, np.arange(len(tested)))
     trained = plan.table.iloc[plan.fitted_rows]
     columns: dict[str, pd.Series] = {}

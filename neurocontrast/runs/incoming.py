@@ -35,7 +35,12 @@ from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
+from neurocontrast.transforms.loading import (
+    is_scan,
+    read_scan_header,
+    scans_below,
+    without_ending,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,7 +404,7 @@ def _cohort_of_files(scans: Path, channels: tuple[str, ...]) -> Cohort:
         sessions.append(session)
     names = pd.DataFrame({"participant_id": labels, "session": sessions})
     by_path = names.duplicated(keep=False) | names["participant_id"].isna()
-    of_file = [path.relative_to(folder).as_posix().partition(".")[0] for path in paths]
+    of_file = [without_ending(path.relative_to(folder).as_posix()) for path in paths]
     names["participant_id"] = np.where(by_path, of_file, names["participant_id"])
     names["session"] = np.where(by_path, "", names["session"])
     subjects = []

@@ -207,6 +207,12 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
         return geometry
 
 
+def without_ending(name: str) -> str:
+    """Return the name of a scan's file without the ending: ``pat.001`` for ``pat.001.nii.gz``."""
+    endings = [ending for ending in _ENDINGS if name.lower().endswith(ending)]
+    return name[: -max(map(len, endings), default=0) or None]
+
+
 def is_scan(path: str | os.PathLike[str]) -> bool:
     """Tell whether a file name ends like a NIfTI or FreeSurfer volume."""
     return os.fspath(path).lower().endswith(_ENDINGS)

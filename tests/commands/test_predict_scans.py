@@ -78,6 +78,16 @@ def test_a_folder_gives_one_row_a_scan(whole, evaluation, inbox, tmp_path):
     assert one["mahalanobis"].tolist() == pytest.approx([table["mahalanobis"][1]])
 
 
+def test_names_with_points_stay_whole(whole, evaluation, inbox, tmp_path):
+    """Folders of DICOM are named by identifiers with points, which must not become one person."""
+    for number, path in enumerate(sorted(inbox.rglob("*.nii.gz"))):
+        study = inbox / f"1.2.840.{number}"
+        study.mkdir()
+        path.rename(study / "T1.nii.gz")
+    table = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv").table
+    assert table["participant_id"].tolist() == [f"1.2.840.{number}/T1" for number in range(3)]
+
+
 def test_a_bad_scan_stops_no_other_and_the_exit_code_says_so(
     whole, evaluation, inbox, tmp_path, capsys
 ):

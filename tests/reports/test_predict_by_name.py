@@ -299,3 +299,20 @@ def test_other_arguments_are_refused_by_one_message(weights, people, tmp_path, c
     embeddings = pd.DataFrame({"participant_id": ["a"], "feature_0000": [1.0]})
     with pytest.raises(ConfigError, match="is a table of embeddings, for one probe"):
         predicted(weights, embeddings)
+
+
+def test_the_age_of_one_visit_is_not_that_of_another(weights, people, tmp_path):
+    """A person who came again has grown older than the row of the first visit says."""
+    measures = people.drop(columns=FACTS).head(3)
+    visits = [measures.assign(session=session) for session in ("1", "2")]
+    folder = tmp_path / "visits"
+    folder.mkdir()
+    pd.concat(visits).to_csv(folder / "measures.tsv", sep="\t", index=False)
+    listed = people.head(3)[["participant_id"]].assign(session="ses-1", age=[8, 25, 40])
+    listed.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    table = predicted(weights, folder).table.sort_values(["session", "participant_id"])
+    first, second = (table[table["session"].astype(str) == session] for session in "12")
+    assert sorted(first["age"]) == [8, 25, 40]
+    assert second["age"].isna().all()
+    listed.drop(columns="session").to_csv(folder / "participants.tsv", sep="\t", index=False)
+    assert predicted(weights, folder).table["age"].notna().all()

@@ -228,19 +228,21 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
 
     `path` is the file, and `people` has participant and session of each scan. The table has one row
     for each row of `people`; cells are missing for a scan that no row of the file, or more than
-    one, fits.
+    one, fits. A row of another session does not fit: the person had another age then.
     """
     inspection = inspect_cohort(path, channels=(), check_images=False)
     listed = inspection.cohort.table
-    keys = list(zip(listed["participant_id"].map(subject_label), listed["session"], strict=True))
-    rows_of: dict[tuple[str, str] | str, list[int]] = defaultdict(list)
+    keys = _keys_of(listed)
+    rows_by_key: dict[tuple[str, str], list[int]] = defaultdict(list)
+    rows_of_person: dict[str, list[int]] = defaultdict(list)
     for row, (person, session) in enumerate(keys):
-        rows_of[person, session].append(row)
-        rows_of[person].append(row)
+        rows_by_key[person, session].append(row)
+        rows_of_person[person].append(row)
     rows = []
-    for participant, session in people[["participant_id", "session"]].itertuples(index=False):
-        person = subject_label(participant)
-        candidates = rows_of.get((person, session)) or rows_of.get(person, [])
+    for person, session in _keys_of(people):
+        candidates = rows_by_key.get((person, session)) or rows_by_key.get((person, ""), [])
+        if not session:
+            candidates = rows_of_person.get(person, [])
         # Two rows that fit a scan do not say which of them is of the scan.
         row = -1
         if len(candidates) == 1:
@@ -248,6 +250,12 @@ def _facts_of_folder(path: Path, people: pd.DataFrame) -> tuple[pd.DataFrame, li
         rows.append(row)
     facts = listed[list(filter(listed.__contains__, _FACTS))].reindex(rows).reset_index(drop=True)
     return facts, _notes_on_facts(inspection, keys)
+
+
+def _keys_of(table: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return participant and session of each row, without BIDS' prefixes ``sub-`` and ``ses-``."""
+    sessions = table["session"].astype(str).str.removeprefix("ses-")
+    return list(zip(table["participant_id"].map(subject_label), sessions, strict=True))
 
 
 def _notes_on_facts(inspection: Inspection, keys: Sequence[tuple[str, str]]) -> list[str]:

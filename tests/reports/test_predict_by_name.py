@@ -316,3 +316,12 @@ def test_the_age_of_one_visit_is_not_that_of_another(weights, people, tmp_path):
     assert second["age"].isna().all()
     listed.drop(columns="session").to_csv(folder / "participants.tsv", sep="\t", index=False)
     assert predicted(weights, folder).table["age"].notna().all()
+
+
+def test_the_json_file_of_a_table_of_measures_holds(weights, people, tmp_path):
+    """Ages in months are read as at every other command."""
+    table = people.drop(columns="sex").head(3).assign(age=[60, 72, 84])
+    table.to_csv(tmp_path / "kids.tsv", sep="\t", index=False)
+    (tmp_path / "kids.json").write_text(json.dumps({"age": {"Units": "months"}}))
+    table = predicted(weights, tmp_path / "kids.tsv").table
+    assert table["age"].tolist() == [5, 6, 7]

@@ -156,6 +156,11 @@ def test_units_and_levels_hold_at_every_door(tmp_path, columns, described, expec
         ),
         (
             {"age": [60, 70]},
+            {"age": {"Description": "age at the scan, months"}},
+            r"are not given, and .* in months",
+        ),
+        (
+            {"age": [60, 70]},
             {"age": {"Description": "Alter in Monaten"}},
             r"are not given, and .* in months",
         ),

@@ -9,7 +9,10 @@ from typing import NoReturn
 
 import pandas as pd
 
-from neurocontrast.cells import is_missing, text_of
+from neurocontrast.cells import Refusal, is_missing, text_of
+from neurocontrast.data.codes import base_name
+from neurocontrast.data.decoding import decode_column
+from neurocontrast.data.descriptions import NOTHING, description_of, read_descriptions
 from neurocontrast.data.measures.choosing import Choice
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.keys import index_of
@@ -26,7 +29,7 @@ from neurocontrast.data.measures.names import Kind
 from neurocontrast.data.measures.sheets import SUBJECT, Sheet, sheet_of_frame, without_templates
 from neurocontrast.data.measures.units import People, check_units, check_units_of_people
 from neurocontrast.data.measures.unmarked import check_codes
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.provenance import subject_label
 
@@ -391,12 +394,41 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = index_of(sheet, merged, source)
     for column in filter(merged.takes, sheet.cells):
-        merged.add_facts(index, column, sheet.cells[column])
+        _add_facts(sheet, column, index, merged)
     numbers = numbers_of(sheet, chosen, list(starmap(scan_name, index)), merged, source)
     frame = pd.DataFrame(numbers, index=index, columns=list(chosen))
     add_versions(sheet, index, merged)
     first = frame[~frame.index.duplicated()]
     merged.frames.append((sheet.source.name, without_zeros(sheet, first, merged)))
+
+
+def _add_facts(sheet: Sheet, column: str, index: pd.MultiIndex, merged: Merged) -> None:
+    """Add a column of age, sex or site to ``merged.facts``, as the table's JSON file explains it.
+
+    The JSON file has the table's name, as ``measures.json``. Cells that it does not explain are
+    missing, and a note says so; without a JSON file, cells are added as written.
+    """
+    cells = sheet.cells[column]
+    descriptions = read_descriptions([sheet.source.with_suffix(".json")])
+    description = description_of(column, descriptions)
+    if description == NOTHING:
+        merged.add_facts(index, column, cells)
+        return
+    kind = base_name(column)
+    decoded = decode_column(kind, column, cells, description).values
+    values = []
+    unread = []
+    for cell, value in zip(cells, decoded, strict=True):
+        if isinstance(value, Refusal):
+            unread.append(f"{shown(cell)}, {value.rule}")
+            value = ""
+        values.append(value)
+    if unread:
+        merged.notes.append(
+            f"{sheet.source.name}: {len(unread)} cells of column '{column}' cannot be read and are "
+            f"missing; the first: {unread[0]}."
+        )
+    merged.add_facts(index, kind, values)
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:

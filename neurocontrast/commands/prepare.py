@@ -12,7 +12,7 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.people import check_not_described
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems, first_names, shown
 from neurocontrast.data.quality import warn_of_headers
 from neurocontrast.display import as_progress
 from neurocontrast.documents.environment import Environment
@@ -88,7 +88,8 @@ def prepare(
         Whether the bias field is corrected by N4.
     registration : bool, default=True
         Whether scans are registered. False is for scans that lie in MNI152 already, as fMRIPrep's
-        do, and are only resampled; ``quality.tsv`` has the overlap with the template's brain.
+        do, and are only resampled; ``quality.tsv`` has the overlap with the template's brain. With
+        True, rows whose column ``space`` begins with MNI are refused: their head size is gone.
     tissue : bool, default=True
         Whether maps of grey matter, white matter and fluid are made.
     imitations : int, default=0
@@ -118,12 +119,9 @@ def prepare(
         spacing_mm, bias=bias, tissue=tissue, registration=registration, imitations=imitations
     )
     cohort = read_cohort(participants, images_root=images_root)
-    n_maps = int(cohort.table.get("stage", pd.Series(dtype=str)).eq("tissue").sum())
-    if n_maps:
-        raise DataError(
-            f"{cohort.source.name}: {n_maps} images are tissue maps, which pretrain takes as they "
-            "are."
-        )
+    _refuse_tissue_maps(cohort)
+    if registration:
+        _refuse_registered(cohort)
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
     check_not_described(target / "participants.tsv", cohort.table.columns)
@@ -143,6 +141,40 @@ def prepare(
         _write_results(target, prepared, progress)
         _write_record(target, cohort, options, n=len(prepared.rows))
     return target / "participants.tsv"
+
+
+def _refuse_tissue_maps(cohort: Cohort) -> None:
+    """Refuse tissue maps, by ``tissue`` in the table's column ``stage``."""
+    n_maps = int(cohort.table.get("stage", pd.Series(dtype=str)).eq("tissue").sum())
+    if n_maps:
+        raise DataError(
+            f"{cohort.source.name}: {n_maps} images are tissue maps, which pretrain takes as they "
+            "are."
+        )
+
+
+def _refuse_registered(cohort: Cohort) -> None:
+    """Refuse scans that lie in MNI space, by the table's column ``space`` in upper or lower case.
+
+    Registered once more, all heads would have the size of the template's.
+    """
+    columns = {str(column).lower(): str(column) for column in cohort.table}
+    if "space" not in columns:
+        return
+    column = columns["space"]
+    spaces = cohort.table[column].fillna("").astype(str)
+    names = []
+    for name, space in zip(cohort.names(), spaces, strict=True):
+        if space.strip().lower().startswith("mni"):
+            names.append(f"{name} ({shown(space.strip())})")
+    if names:
+        raise DataError(
+            f"{cohort.source.name}: {len(names)} of {len(cohort)} scans lie in MNI space already "
+            f"by the column '{column}': {first_names(names)}. Their head size is gone: tiv and the "
+            "volumes of tissues would be the template's. Give registration=False "
+            "(--no-registration), which resamples them alone, or native images (index --choose "
+            "space=native)."
+        )
 
 
 def _remove_unfinished(target: Path) -> None:

@@ -135,6 +135,38 @@ def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):
     assert quality["metric"].isna().all()
 
 
+@pytest.mark.parametrize("column", ["space", "Space"])
+def test_heads_that_were_scaled_to_the_template_are_not_measured(study, tmp_path, column):
+    """Their volumes would be the template's for everybody, and tiv is a covariate."""
+    table = read_cohort(study[0]).table[["participant_id", "path"]]
+    spaces = ["MNI152NLin2009cAsym:cohort-1", " mni152"]
+    table.assign(**{column: spaces}).to_csv(tmp_path / "scans.tsv", sep="\t", index=False)
+    given = {"spacing_mm": 6.0, "bias": False, "tissue": False, "n_workers": 0}
+    with pytest.raises(DataError) as caught:
+        prepare(tmp_path / "scans.tsv", tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+    message = str(caught.value)
+    assert message.startswith("scans.tsv: 2 of 2 scans lie in MNI space already")
+    assert f"by the column '{column}': " in message
+    for name, space in zip(table["participant_id"], spaces, strict=True):
+        assert f"{name} ({space.strip()!r})" in message
+    for remedy in ("registration=False (--no-registration)", "index --choose space=native"):
+        assert remedy in message
+    out = prepare(tmp_path / "scans.tsv", tmp_path / "out", **given, registration=False)
+    assert "tiv" not in pd.read_csv(out, sep="\t")
+
+
+def test_one_head_in_mni_space_is_named_among_native_ones(study, tmp_path):
+    table = read_cohort(study[0]).table[["participant_id", "path"]]
+    table.assign(space=["native", "MNI152"]).to_csv(tmp_path / "scans.csv", index=False)
+    with pytest.raises(DataError, match=rf"1 of 2 scans .*: {table['participant_id'][1]} \('MNI"):
+        prepare(tmp_path / "scans.csv", tmp_path / "out", spacing_mm=6.0, n_workers=0)
+    table.assign(space=["native", "n/a"]).to_csv(tmp_path / "scans.csv", index=False)
+    given = {"spacing_mm": 6.0, "bias": False, "tissue": False, "n_workers": 0}
+    out = prepare(tmp_path / "scans.csv", tmp_path / "out", **given)
+    assert pd.read_csv(out, sep="\t")["tiv"].notna().all()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -31,6 +31,9 @@ from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
 
+_OF_PERSON = ("sex", SUBJECT)
+"""Columns whose cell holds for all rows of a person, also where it is filled in one row alone."""
+
 
 @dataclass
 class Phenotype:
@@ -270,21 +273,35 @@ class _Rows:
     def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
         """Add a row's `cells` under `key`, (person, session), to ``phenotype.rows``.
 
-        A problem is added for each cell that differs from the one of an earlier row of the key; the
-        earlier one stays. `line` and `person` are the place in messages.
+        A problem is added for each cell that differs from the one of an earlier row of the key, or
+        is filled in one of both rows alone, since the rows may be of two visits; the earlier cell
+        stays. Only `_OF_PERSON` are completed by later rows. `line` and `person` are the place in
+        messages.
         """
         before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
         first = self.line_of.setdefault(key, line)
-        for kind, cell in cells.items():
-            earlier = before.setdefault(kind, cell)
+        for kind in dict.fromkeys([*before, *cells]):
+            earlier = before.get(kind, "")
+            cell = cells.get(kind, "")
             if earlier == cell or (kind == "age" and as_age(earlier) == as_age(cell)):
                 continue
+            if kind in _OF_PERSON and not (earlier and cell):
+                before[kind] = earlier or cell
+                continue
             self.problems.add(
-                f"{self.phenotype.source}: {kind} is {shown(earlier)} in line {first}, and "
-                f"{shown(cell)} here; several rows of a participant need a column session_id",
+                f"{self.phenotype.source}: {kind} is {_shown_or_missing(earlier)} in line {first}, "
+                f"and {_shown_or_missing(cell)} here; several rows of a participant need a column "
+                "session_id",
                 line=line,
                 name=person,
             )
+
+
+def _shown_or_missing(cell: str) -> str:
+    """Return a cell in quotes for a message, or the word missing for an empty one."""
+    if not cell:
+        return "missing"
+    return shown(cell)
 
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:

@@ -52,7 +52,9 @@ def test_a_cell_filled_in_one_row_alone_is_refused_either_way(tmp_path, lines, m
         index_with(tmp_path, *lines)
     report = str(caught.value)
     for message in messages:
-        assert f"line 3, sub-01: people.tsv: {message}; several rows of a participant need" in report
+        assert (
+            f"line 3, sub-01: people.tsv: {message}; several rows of a participant need" in report
+        )
     assert "3 problems" in report
     assert not (tmp_path / "out.tsv").exists()
 

@@ -254,7 +254,7 @@ class PeopleTables:
                         path,
                         id_column="filename",
                         folder=folder,
-                        descriptions=(self.tree.root / "scans.json",),
+                        descriptions=self._descriptions(scan.dataset, "scans.json"),
                     )
                 )
 
@@ -270,9 +270,18 @@ class PeopleTables:
                     self.tree.root / path,
                     path,
                     subject=scan.subject,
-                    descriptions=(self.tree.root / "sessions.json",),
+                    descriptions=self._descriptions(scan.dataset, "sessions.json"),
                 )
             )
+
+    def _descriptions(self, dataset: str, name: str) -> tuple[Path, ...]:
+        """Return the paths of the JSON file `name` in ``tree.root`` and in the folder of `dataset`.
+
+        The file of the data set is last, since it counts more. `dataset` is the data set's folder
+        below ``tree.root``; "" for ``tree.root`` itself, with one path.
+        """
+        names = dict.fromkeys([name, joined_path(dataset, name)])
+        return tuple(map(self.tree.root.joinpath, names))
 
     def _read_once(self, file: PhenotypeFile) -> Phenotype:
         """Return the decoded table in `file`, reading each file only once."""

@@ -42,7 +42,8 @@ class Phenotype:
     Made by `read_phenotype`. Cells under the session "" hold for all sessions of the subject. In a
     table of scans, the path of each file is in place of the subject.
 
-    `notes` say how codes were read. `not_taken` has the columns that look like ``age``, ``sex`` or
+    `notes` say how codes were read. `columns` is meaning, such as ``age`` → name of the column as
+    written, of the taken columns. `not_taken` has the columns that look like ``age``, ``sex`` or
     ``site``, under these keys, if the table has no column of a usual name for it.
     """
 
@@ -50,6 +51,7 @@ class Phenotype:
     rows: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     not_taken: dict[str, list[str]] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
 
     def label_of(self, scan: FoundScan) -> str:
         """Return the key in `rows` of a scan's person, for instance ``01``.
@@ -106,8 +108,10 @@ def read_phenotype(
     columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep, source)
     described_in = [*file.descriptions, file.path.with_suffix(".json")]
     decoded = _decoded_columns(source, table, columns, described_in)
-    not_taken = look_alikes(table, columns)
-    rows = _Rows(Phenotype(source, notes=decoded.notes, not_taken=not_taken), problems)
+    phenotype = Phenotype(
+        source, notes=decoded.notes, not_taken=look_alikes(table, columns), columns=columns
+    )
+    rows = _Rows(phenotype, problems)
     session_column = first_of(table, SESSIONS)
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
         problem = problem_of_identifier(person)

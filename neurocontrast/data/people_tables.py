@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from neurocontrast.cells import spelling_of
 from neurocontrast.data.columns import as_age
 from neurocontrast.data.contradictions import MAX_AGE_DIFFERENCE
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
@@ -27,15 +28,24 @@ class ScanFacts(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Row of a table of people that belongs to one scan: cells, and name of the table (`source`).
+    """Row of a table of people that belongs to one scan: the `table`, and `cells` of the row.
 
     `is_specific` is True if the row is of the scan or of its session, and False if it is of the
     person in all sessions.
     """
 
-    source: str
+    table: Phenotype
     is_specific: bool
     cells: dict[str, str]
+
+    @property
+    def source(self) -> str:
+        """Name of the table in messages."""
+        return self.table.source
+
+    def column(self, kind: str) -> str:
+        """Return column and table of the cell of a `kind`, such as ``site``, for messages."""
+        return f"'{self.table.columns[kind]}' of {self.source}"
 
 
 @dataclass
@@ -71,6 +81,8 @@ class PeopleTables:
     """Python's id of a table, and a person's name in the table → first scan joined with the row.
     A later scan of another person with the same name is thereby noticed.
     """
+    _differing: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """Taken column and contradicting column of two tables of people → person → the two cells."""
 
     def facts_of(self, scan: FoundScan) -> ScanFacts:
         """Return a scan's cells from all tables of people; add a problem for each contradiction.
@@ -78,28 +90,44 @@ class PeopleTables:
         A cell is taken from the first table that has the column filled, the most specific one. Two
         tables contradict each other if they give two sexes, two subjects, or, as tables of one kind
         (both of sessions, or both of people), ages more than `MAX_AGE_DIFFERENCE` years apart.
-        Problems are added to `problems`, and the first cell stays.
+        Problems are added to `problems`, and the first cell stays. Two sites or diagnoses of tables
+        of people are noted (`notes`).
         """
         rows = list(self._rows_of(scan))
         facts = ScanFacts({}, {}, {row.source for row in rows})
-        is_specific: dict[str, bool] = {}
+        first_rows: dict[str, _Row] = {}
         self._check_one_person(scan, facts)
         for row in rows:
             for name, cell in row.cells.items():
-                earlier = facts.cells.setdefault(name, cell)
-                origin = facts.sources.setdefault(name, row.source)
-                contradicts = name in ("sex", "subject_id") and earlier != cell
-                # The age at a session may differ from the participant's; two tables of one kind
-                # should agree.
-                are_alike = is_specific.setdefault(name, row.is_specific) == row.is_specific
-                if name == "age" and are_alike:
-                    contradicts = _ages_differ(earlier, cell)
-                if contradicts:
-                    self.problems.add(
-                        f"{name} is {shown(earlier)} in {origin} and {shown(cell)} in {row.source}",
-                        name=scan.name,
-                    )
+                first = first_rows.setdefault(name, row)
+                facts.cells.setdefault(name, cell)
+                facts.sources.setdefault(name, row.source)
+                self._compare(name, first, row, scan)
         return facts
+
+    def _compare(self, name: str, first: _Row, row: _Row, scan: FoundScan) -> None:
+        """Add a problem or a note if the cells `name` of two rows for a scan contradict each other.
+
+        `first` is the row whose cell is taken.
+        """
+        earlier = first.cells[name]
+        cell = row.cells[name]
+        contradicts = name in ("sex", "subject_id") and earlier != cell
+        # The age at a session may differ from the participant's; two tables of one kind
+        # should agree.
+        are_alike = first.is_specific == row.is_specific
+        if name == "age" and are_alike:
+            contradicts = _ages_differ(earlier, cell)
+        if contradicts:
+            self.problems.add(
+                f"{name} is {shown(earlier)} in {first.source} and {shown(cell)} in {row.source}",
+                name=scan.name,
+            )
+        are_of_people = not first.is_specific and not row.is_specific
+        is_noted = name in ("diagnosis", "site") and are_of_people
+        if is_noted and spelling_of(earlier) != spelling_of(cell):
+            people = self._differing.setdefault((first.column(name), row.column(name)), {})
+            people[scan.person] = f"{shown(earlier)} and {shown(cell)}"
 
     def _check_one_person(self, scan: FoundScan, facts: ScanFacts) -> None:
         """Add problems if the row of a table for `scan` was also taken for another person's scan.
@@ -140,12 +168,13 @@ class PeopleTables:
         return people
 
     def notes(self, cells_known: Collection[str]) -> list[str]:
-        """Return notes on codes as read, and on unused columns that look like age, sex or site.
+        """Return notes on codes as read, contradictory tables, and unused columns such as of age.
 
         `cells_known` names the facts, such as ``age``, of which the index (the table of scans to be
         written) has values. A column that looks like such a fact is noted only if its table is one
         of `phenotypes`, the tables that the user names; tables of the data set, as
-        ``participants.tsv``, then get no note on it.
+        ``participants.tsv``, then get no note on it. Contradictory tables are the ones that give
+        two sites or two diagnoses of a person, in scans that `facts_of` has read.
         """
         tables_of: dict[str, list[str]] = {}
         for path, table in self._read.items():
@@ -157,7 +186,14 @@ class PeopleTables:
                 for column in columns:
                     note = f"column '{column}' is not taken; {remedy_of(kind, column)}"
                     tables_of.setdefault(note, []).append(table.source)
-        return [f"{first_names(tables, 1)}: {note}." for note, tables in tables_of.items()]
+        notes = [f"{first_names(tables, 1)}: {note}." for note, tables in tables_of.items()]
+        for (taken, second), cells in self._differing.items():
+            people = [f"sub-{person}: {both}" for person, both in cells.items()]
+            notes.append(
+                f"Columns {taken} and {second} contradict each other ({first_names(people, 1)}); "
+                f"{taken} is taken. Rename the column that is not meant."
+            )
+        return notes
 
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the set of sessions that tables of people name for the person of `scan`.
@@ -206,7 +242,7 @@ class PeopleTables:
         general = self.general(scan.dataset)
         for table in self._of_scans(scan):
             for cells in table.rows.get(subject_label(scan.path), {}).values():
-                yield _Row(table.source, True, cells)
+                yield _Row(table, True, cells)
         yield from self._rows_of_session(scan, general)
         for table in general:
             sessions = table.of(scan)
@@ -214,7 +250,7 @@ class PeopleTables:
             if len(sessions) == 1 and not scan.session:
                 session = next(iter(sessions))
             if session in sessions:
-                yield _Row(table.source, False, sessions[session])
+                yield _Row(table, False, sessions[session])
 
     def _rows_of_session(self, scan: FoundScan, general: Sequence[Phenotype]) -> Iterator[_Row]:
         """Yield the rows for a scan's session, in tables of the subject and in `general` tables.
@@ -227,12 +263,12 @@ class PeopleTables:
             for table in [*of_subject, *general]:
                 sessions = table.of(scan)
                 if scan.session in sessions:
-                    yield _Row(table.source, True, sessions[scan.session])
+                    yield _Row(table, True, sessions[scan.session])
             return
         for table in of_subject:
             rows = list(table.of(scan).values())
             if len(rows) == 1:
-                yield _Row(table.source, True, rows[0])
+                yield _Row(table, True, rows[0])
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
         """Yield the BIDS tables ``…_scans.tsv`` of a scan's session and of its subject, if present.
@@ -254,7 +290,7 @@ class PeopleTables:
                         path,
                         id_column="filename",
                         folder=folder,
-                        descriptions=(self.tree.root / "scans.json",),
+                        descriptions=self._descriptions(scan.dataset, "scans.json"),
                     )
                 )
 
@@ -270,9 +306,18 @@ class PeopleTables:
                     self.tree.root / path,
                     path,
                     subject=scan.subject,
-                    descriptions=(self.tree.root / "sessions.json",),
+                    descriptions=self._descriptions(scan.dataset, "sessions.json"),
                 )
             )
+
+    def _descriptions(self, dataset: str, name: str) -> tuple[Path, ...]:
+        """Return the paths of the JSON file `name` in ``tree.root`` and in the folder of `dataset`.
+
+        The file of the data set is last, since it counts more. `dataset` is the data set's folder
+        below ``tree.root``; "" for ``tree.root`` itself, with one path.
+        """
+        names = dict.fromkeys([name, joined_path(dataset, name)])
+        return tuple(map(self.tree.root.joinpath, names))
 
     def _read_once(self, file: PhenotypeFile) -> Phenotype:
         """Return the decoded table in `file`, reading each file only once."""

@@ -31,6 +31,9 @@ from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError
 from neurocontrast.provenance import subject_label
 
+_OF_PERSON = ("sex", SUBJECT)
+"""Columns whose cell holds for all rows of a person, also where it is filled in one row alone."""
+
 
 @dataclass
 class Phenotype:
@@ -39,7 +42,8 @@ class Phenotype:
     Made by `read_phenotype`. Cells under the session "" hold for all sessions of the subject. In a
     table of scans, the path of each file is in place of the subject.
 
-    `notes` say how codes were read. `not_taken` has the columns that look like ``age``, ``sex`` or
+    `notes` say how codes were read. `columns` is meaning, such as ``age`` → name of the column as
+    written, of the taken columns. `not_taken` has the columns that look like ``age``, ``sex`` or
     ``site``, under these keys, if the table has no column of a usual name for it.
     """
 
@@ -47,6 +51,7 @@ class Phenotype:
     rows: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     not_taken: dict[str, list[str]] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
 
     def label_of(self, scan: FoundScan) -> str:
         """Return the key in `rows` of a scan's person, for instance ``01``.
@@ -103,8 +108,10 @@ def read_phenotype(
     columns = _taken_columns(table.drop(columns=named_by, errors="ignore"), keep, source)
     described_in = [*file.descriptions, file.path.with_suffix(".json")]
     decoded = _decoded_columns(source, table, columns, described_in)
-    not_taken = look_alikes(table, columns)
-    rows = _Rows(Phenotype(source, notes=decoded.notes, not_taken=not_taken), problems)
+    phenotype = Phenotype(
+        source, notes=decoded.notes, not_taken=look_alikes(table, columns), columns=columns
+    )
+    rows = _Rows(phenotype, problems)
     session_column = first_of(table, SESSIONS)
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
         problem = problem_of_identifier(person)
@@ -270,21 +277,35 @@ class _Rows:
     def add(self, key: tuple[str, str], cells: dict[str, str], line: int, person: str) -> None:
         """Add a row's `cells` under `key`, (person, session), to ``phenotype.rows``.
 
-        A problem is added for each cell that differs from the one of an earlier row of the key; the
-        earlier one stays. `line` and `person` are the place in messages.
+        A problem is added for each cell that differs from the one of an earlier row of the key, or
+        is filled in one of both rows alone, since the rows may be of two visits; the earlier cell
+        stays. Only `_OF_PERSON` are completed by later rows. `line` and `person` are the place in
+        messages.
         """
         before = self.phenotype.rows.setdefault(key[0], {}).setdefault(key[1], cells)
         first = self.line_of.setdefault(key, line)
-        for kind, cell in cells.items():
-            earlier = before.setdefault(kind, cell)
+        for kind in dict.fromkeys([*before, *cells]):
+            earlier = before.get(kind, "")
+            cell = cells.get(kind, "")
             if earlier == cell or (kind == "age" and as_age(earlier) == as_age(cell)):
                 continue
+            if kind in _OF_PERSON and not (earlier and cell):
+                before[kind] = earlier or cell
+                continue
             self.problems.add(
-                f"{self.phenotype.source}: {kind} is {shown(earlier)} in line {first}, and "
-                f"{shown(cell)} here; several rows of a participant need a column session_id",
+                f"{self.phenotype.source}: {kind} is {_shown_or_missing(earlier)} in line {first}, "
+                f"and {_shown_or_missing(cell)} here; several rows of a participant need a column "
+                "session_id",
                 line=line,
                 name=person,
             )
+
+
+def _shown_or_missing(cell: str) -> str:
+    """Return a cell in quotes for a message, or the word missing for an empty one."""
+    if not cell:
+        return "missing"
+    return shown(cell)
 
 
 def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:

@@ -315,3 +315,23 @@ def test_a_description_under_the_plain_name_holds_for_another_usual_name(tmp_pat
     write_table(tmp_path / "bids", people, {"sex": SEXES})
     indexed = index(tmp_path / "bids", tmp_path / "idx" / "participants.tsv")
     assert indexed.table["sex"].tolist() == ["F", "M"]
+
+
+@pytest.mark.parametrize("name", ["sessions", "scans"])
+def test_a_data_set_among_several_has_its_own_description(tmp_path, name):
+    image = "anat/sub-01_T1w.nii.gz"
+    key = {"sessions": "session_id\tage\nses-1", "scans": f"filename\tage\n{image}"}[name]
+    contents = {"dsA": {"age": {"Units": "months"}}, "dsB": {}, "dsC": {"age": {"Units": "years"}}}
+    for dataset, content in contents.items():
+        person = tmp_path / dataset / "sub-01"
+        (person / "anat").mkdir(parents=True)
+        (person / image).write_text("image")
+        (person / f"sub-01_{name}.tsv").write_text(f"{key}\t84\n")
+        (tmp_path / dataset / f"{name}.json").write_text(json.dumps(content))
+    alone = index(tmp_path / "dsA", tmp_path / "alone.tsv")
+    together = index(tmp_path, tmp_path / "together.tsv")
+    assert alone.table["age"].tolist() == ["7"]
+    assert together.table["age"].tolist() == ["7", "84", "84"]
+    (tmp_path / f"{name}.json").write_text(json.dumps({"age": {"Units": "months"}}))
+    inherited = index(tmp_path, tmp_path / "inherited.tsv")
+    assert inherited.table["age"].tolist() == ["7", "7", "84"]

@@ -73,7 +73,6 @@ def index_scans(
     chosen = choose_scans(scans, rules, index, problems)
     check_files(chosen, tree, problems, progress)
     facts = [people.facts_of(scan) for scan in chosen]
-    _check_kept_columns(keep, facts)
     with_scan = {subject_label(scan.person) for scan in scans}
     compare_with_tables(chosen, facts, with_scan, people, index, problems)
     subjects = subjects_of_participants(chosen, facts, problems, index.notes)
@@ -91,6 +90,7 @@ def index_scans(
     _add_sources(index, table, people, scans)
     table = table[kept].reset_index(drop=True)
     _check_not_empty(table, root, index)
+    _check_kept_columns(keep, facts)
     return replace(index, table=table)
 
 

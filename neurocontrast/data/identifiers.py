@@ -8,7 +8,10 @@ from neurocontrast.cells import is_missing
 from neurocontrast.data.problems import first_names, shown
 from neurocontrast.provenance import subject_label
 
-_NUMBERED = "session sess ses visit vis timepoint time tp wave scan run mr_d mr followup fu t v"
+_NUMBERED = (
+    "session sess ses visit vis timepoint time tp wave scan run mr_d mr followup fu t v "
+    "exam year yr month week wk day"
+)
 _NAMED = "baseline followup retest test post pre bl fu"
 _MONTH = r"m(?:onth)?[-_. ]?[0-9]{2,3}"
 _VISIT = re.compile(
@@ -20,6 +23,32 @@ _JOINED = re.compile(
     r"(?P<person>.*[0-9])(?:(?:session|ses|visit|tp|v)[0-9]{1,2}|fu[0-9]{0,2}|bl)", re.IGNORECASE
 )
 """Pattern of names in which a visit follows a number without a separator, as in ``S01v2``."""
+_PLACE = r"(?:site|cent(?:er|re)|scanner|group|cohort)[-_. ]?[0-9]+"
+_WITH_NUMBER = rf"(?P<person>(?:(?!{_PLACE})|{_PLACE}(?![0-9])).*?[0-9].*?)"
+"""Start of a name that has a number beside the one of a site, and so can be a person."""
+_TIMED = re.compile(
+    rf"{_WITH_NUMBER}[-_. ](?:(?:y|mo|mri)[-_. ]?[0-9]{{1,2}}"
+    r"|(?:[0-9]{1,2}|[1-9][0-9]{2})"
+    r"(?:[mwyf]|mo|months?|wks?|weeks?|yrs?|years?|days?))",
+    re.IGNORECASE,
+)
+"""Pattern of names that end in a time since the first visit, as in ``S01_12m``.
+
+The letter f is no unit of time, and marks names by number and sex for `_WITH_SEX`.
+"""
+_DATED = re.compile(
+    rf"{_WITH_NUMBER}[-_. ]"
+    r"(?:19|20)[0-9]{2}(?P<mark>[-_. ]?)(?:0[1-9]|1[0-2])(?P=mark)(?:0[1-9]|[12][0-9]|3[01])"
+    r"(?:[-_. T]?(?:0[1-9]|1[0-9]|2[0-3])(?:[0-5][0-9]){2}|T[0-9]{4})?"
+    r"(?P<rest>(?:[-_. ](?!ses-).+)?)",
+    re.IGNORECASE,
+)
+"""Pattern of names with a date after a number, as in ``S01_20190312`` and ``S01_2019-03-12_v1``.
+
+A time of day may follow the date: ``S01_20190312_101500``.
+"""
+_WITH_SEX = re.compile(r".+[-_. ][0-9]+f", re.IGNORECASE)
+"""Pattern of names by number and sex, as in ``A1_02F``; ``A1_03M`` beside it is no third month."""
 _CERTAIN = re.compile(r".+_ses-[0-9a-z]+", re.IGNORECASE)
 REMEDY_OF_VISITS = (
     "Visits of one person would count as different people, in training and in test: name the "
@@ -69,6 +98,8 @@ def visits_of_people(
 ) -> list[list[str]]:
     """Return groups of participants whose names differ only in a visit, as S01_v1 and S01_v2.
 
+    A visit is a number (``_v1``, ``_year2``), a time (``_12m``) or a date (``_20190312``). A time
+    or date is no visit after a start without a number: ``HC_19850312`` may be a date of birth.
     Each group has the sorted names of one person. Names that end in ``_ses-…`` are always visits.
     Other names are no visits in a group of more than 12, or if many groups would be of a person
     with two sexes.
@@ -113,14 +144,29 @@ def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for name in participants:
         label = subject_label(name)
-        match = _VISIT.fullmatch(label) or _JOINED.fullmatch(label)
-        if match is not None:
-            names[match["person"].casefold()][label] = name
+        person = _person_of(label)
+        if person:
+            names[person.casefold()][label] = name
     several = {}
     for person, visits in names.items():
-        if len(visits) > 1:
+        if len(visits) > 1 and not any(map(_WITH_SEX.fullmatch, visits)):
             several[person] = list(visits.values())
     return several
+
+
+def _person_of(label: str) -> str:
+    """Return the part of a name before its visit, time or date; "" for a name without them."""
+    undated = label
+    dated = _DATED.fullmatch(label)
+    if dated is not None:
+        undated = dated["person"] + dated["rest"]
+    for pattern in (_VISIT, _JOINED, _TIMED):
+        match = pattern.fullmatch(undated)
+        if match is not None:
+            return match["person"]
+    if dated is not None and not dated["rest"]:
+        return undated
+    return ""
 
 
 def text_of_visits(groups: Sequence[Sequence[str]]) -> str:

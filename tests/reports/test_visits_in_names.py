@@ -21,6 +21,17 @@ FORMS = [
     "OAS1_{}_MR{}",
     "{} visit {}",
     "002_S_{}_m0{}",
+    "P{}_2019031{}",
+    "S{}_2019-03-1{}",
+    "S{}_20190312_10150{}",
+    "S{}_v{}_20190312",
+    "S{}_20190312_v{}",
+    "site1_{}_2019031{}",
+    "S{}_{}2m",
+    "P{}_{}mo",
+    "S{}_wk{}",
+    "S{}_year{}",
+    "S{}_mri{}",
 ]
 
 
@@ -97,6 +108,65 @@ def test_names_of_different_people_are_not_taken_for_visits():
     twins = [f"F{number // 2}_T{number % 2}" for number in range(20)]
     assert visits_of_people(twins, ["F"] * 20)
     assert not visits_of_people(twins, list("FM" * 10))
+
+
+def test_one_person_by_a_number_and_dates_or_times():
+    assert visits_of_people(["P01_20190312", "P01_20200401", "P02_20190312"])
+    assert visits_of_people(["P01_bl", "P01_20200401"])
+    assert visits_of_people(["S01_v1_20190312", "S01_v2_20200401"])
+    assert visits_of_people(["S01_20190312_MR1", "S01_20200401_MR1"])
+    assert visits_of_people(["S01_0m", "S01_12M", "S01_2yrs"]) == [
+        ["S01_0m", "S01_12M", "S01_2yrs"]
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "CC110033 CC110034",
+        "OAS30001 OAS30002",
+        "A00028185 A00028186",
+        "NDARINV00BD7VDC NDARINV00CY2MDM",
+        "1_0050002 1_0050003",
+        "IXI002-Guys-0828 IXI012-HH-1211",
+        "1234567_20252_2_0 1234568_20252_2_0",
+        "sub-20190312 sub-20190313",
+        "sub-2019-03-12 sub-2019-04-12",
+        "site1_001 site1_002 site2_001",
+        "2019_0001 2019_0002 2019_0312 2019_0415",
+        "site1_2019_0312 site1_2019_0415",
+        "S1_20190001 S1_20190002",
+        "S1_20191301 S1_20191302",
+        "S1_20190312_0001 S1_20190312_0002 S1_20200401_0001",
+        "20190312_01 20190312_02 20200401_01",
+        "HC_19850312 HC_19850415",
+        "HC_2019-03-12 HC_2019-04-01",
+        "site12_19850312 site12_19850415",
+        "P01_20190312 P02_20190312",
+        "HC_34y HC_35y",
+        "site-1_34y site-1_36y",
+        "S01_34y S02_36y",
+        "1001y 1002y",
+        "S1M S2M",
+        "S_1M S_2M S_3W",
+        "S1_001M S1_002M",
+        "S1_01M S1_02M S1_03F",
+        "S1_12_M S1_13_M",
+        "S_Y1 S_Y2 S_O1",
+        "HC_MRI1 HC_MRI2",
+    ],
+)
+def test_numbers_dates_ages_and_letters_of_sex_in_names_make_no_visits(names):
+    assert not visits_of_people(names.split())
+
+
+def test_dates_and_times_are_no_visits_of_two_sexes_or_in_many_names():
+    dates = [f"S1_201903{day:02d}" for day in range(1, 14)]
+    assert visits_of_people(dates[:12])
+    assert not visits_of_people(dates)
+    pairs = [f"S{number // 2}_{number % 2 + 1}y" for number in range(20)]
+    assert visits_of_people(pairs, ["F"] * 20)
+    assert not visits_of_people(pairs, list("FM" * 10))
 
 
 def test_on_request_they_are_evaluated_with_a_warning():

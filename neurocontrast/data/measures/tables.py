@@ -403,7 +403,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
 
 
 def _add_facts(sheet: Sheet, column: str, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add a column of age, sex or site to ``merged.facts``, as the table's JSON file explains it.
+    """Add a column of age, sex or site to ``merged.facts``, decoded by the table's JSON file.
 
     The JSON file has the table's name, as ``measures.json``. Cells that it does not explain are
     missing, and a note says so; without a JSON file, cells are added as written.

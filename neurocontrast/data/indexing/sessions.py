@@ -11,6 +11,9 @@ from neurocontrast.data.indexing.index import N_NAMED, Index
 from neurocontrast.data.layouts.tree import FoundScan
 from neurocontrast.data.problems import Problems, first_names
 
+_Entities = tuple[tuple[str, str], ...]
+"""Entities of a BIDS name as pairs of key and value, sorted by key."""
+
 
 def choose_scans(
     scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
@@ -18,7 +21,8 @@ def choose_scans(
     """Return one image of each session, or all runs of the session, by the rules of ``--choose``.
 
     `rules` is key → value. A run is a repeated image of a session in BIDS (``run-1``, ``run-2``):
-    with ``run=all`` every run is taken, and with ``run=first`` the first. Images that are not
+    with ``run=all`` every run is taken, and with ``run=first`` the first. Images that differ in
+    another entity too, such as ``acq``, are no runs of each other. Images that are not
     chosen are added to the left-out list of `index`. For each session that still has several
     images, a problem is added to `problems`, unless the images are different runs of the session
     and ``run=all`` is given.
@@ -29,9 +33,7 @@ def choose_scans(
     entities = dict(rules)
     if entities.get("run") in ("first", "all"):
         del entities["run"]
-    stage = entities.pop("stage", "")
-    if stage:
-        scans = _of_stage(scans, stage, index)
+    scans = _of_stage(scans, entities.pop("stage", ""), index)
     groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
     for scan in scans:
         groups[scan.person, scan.session].append(scan)
@@ -44,8 +46,7 @@ def choose_scans(
             candidates = [scan for scan in candidates if scan.space != "native"]
         if rules.get("run") == "first":
             candidates = _of_first_run(candidates, index)
-        n_runs = len(set(map(_run_of, candidates)))
-        are_runs = rules.get("run") == "all" and n_runs == len(candidates)
+        are_runs = rules.get("run") == "all" and _differ_by_run_alone(candidates)
         if len(candidates) > 1 and not are_runs:
             problems.add(_ambiguous(candidates), name=candidates[0].name)
         chosen += candidates
@@ -72,8 +73,11 @@ def _of_stage(scans: Iterable[FoundScan], stage: str, index: Index) -> list[Foun
     """Return the scans whose images are of one stage of preprocessing, such as ``stripped``.
 
     With ``tissue``, each scan that has a map of grey matter gets the map as its image, in place of
-    a head or brain. The other scans are added to the left-out list of `index`.
+    a head or brain. The other scans are added to the left-out list of `index`. If `stage` is "",
+    all scans are returned as they are.
     """
+    if not stage:
+        return list(scans)
     chosen = []
     for scan in scans:
         gm = scan.maps.get("gm", "")
@@ -107,18 +111,33 @@ def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
     """Return the scans of a session's first run; add later runs to the left-out list of `index`.
 
     Runs are repeated images of a session in BIDS, ``run-1``, ``run-2``; a scan without a run comes
-    first.
+    first. Scans that differ in another entity, such as ``acq``, have a first run each.
     """
-    if len(scans) < 2:
-        return scans
-    first = min(map(_run_of, scans))
+    first: dict[_Entities, tuple[float, str]] = {}
+    for scan in scans:
+        entities = _entities_besides_run(scan)
+        first[entities] = min(first.get(entities, _run_of(scan)), _run_of(scan))
     of_first = []
     for scan in scans:
-        if _run_of(scan) == first:
+        if _run_of(scan) == first[_entities_besides_run(scan)]:
             of_first.append(scan)
         else:
             index.left_out.append((scan.path, "a later run"))
     return of_first
+
+
+def _differ_by_run_alone(scans: Sequence[FoundScan]) -> bool:
+    """Return whether no two scans have the same run, and all are alike in the other entities."""
+    n_runs = len(set(map(_run_of, scans)))
+    return n_runs == len(scans) and len(set(map(_entities_besides_run, scans))) == 1
+
+
+def _entities_besides_run(scan: FoundScan) -> _Entities:
+    """Return a scan's BIDS entities but the run, such as ``acq`` and its value, in a fixed order.
+
+    Only scans that are alike in them can be runs of each other.
+    """
+    return tuple(sorted(item for item in scan.entities.items() if item[0] != "run"))
 
 
 def _run_of(scan: FoundScan) -> tuple[float, str]:
@@ -131,14 +150,17 @@ def _run_of(scan: FoundScan) -> tuple[float, str]:
 
 
 def _ambiguous(candidates: Sequence[FoundScan]) -> str:
-    """Return the message for a session with several images, with the flags that choose one."""
+    """Return the message for a session with several images, with the flags that choose one.
+
+    Flags for the run are named only if no other entity tells the images apart.
+    """
     names = [scan.path.rpartition("/")[2] for scan in candidates]
     entities = pd.DataFrame([dict(scan.entities) for scan in candidates]).fillna("none")
     flags = []
     for key in sorted(entities.columns.difference(["run"])):
         if entities[key].nunique() > 1:
-            flags.append(f"--choose {key}={entities[key].min()}")
-    if "run" in entities and entities["run"].nunique() > 1:
+            flags += [f"--choose {key}={value}" for value in sorted(entities[key].unique())]
+    if not flags and "run" in entities and entities["run"].nunique() > 1:
         flags += ["--choose run=first", "--choose run=all"]
     decide = " or ".join(flags) or "remove all but one"
     return f"{len(names)} images: {first_names(names, N_NAMED)}; decide with {decide}"

@@ -87,8 +87,10 @@ def index(
     choose : sequence of str
         What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``;
         an image in MNI space is taken before a native one unless ``space=native`` is chosen. Of
-        several tables of measures: ``atlas=aparc``, ``atlas=aseg.VINN``, ``measure=area`` or
-        ``measure=all``. Of FreeSurfer's longitudinal stream: ``stream=long`` or ``stream=base``.
+        several stages of preprocessing: ``stage=tissue`` (maps of grey matter) or
+        ``stage=stripped``. Of several tables of measures: ``atlas=aparc``, ``atlas=aseg.VINN``,
+        ``measure=area`` or ``measure=all``. Of FreeSurfer's longitudinal stream: ``stream=long`` or
+        ``stream=base``.
     keep : sequence of str
         Further columns of the tables to take over.
     skip : bool, default=False

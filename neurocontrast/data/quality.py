@@ -185,10 +185,24 @@ def doubts_about(cohort: Cohort) -> list[str]:
         both = sorted(n_sexes.index[n_sexes > 1])
         if both:
             doubts.append(f"subjects with two sexes: {one_of(both[:_N_SHOWN])}")
+    if "stage" in table and "path" in cohort.channels:
+        doubts += _doubts_about_stages(table["stage"])
     doubts += _doubts_about_names(table["subject_id"])[:_N_SHOWN]
     if "site" in table:
         doubts += _doubts_about_sites(table)
     return doubts
+
+
+def _doubts_about_stages(stages: pd.Series) -> list[str]:
+    """Return a list of one warning if maps of tissue are among heads or brains; else no warning."""
+    n_maps = int(stages.eq("tissue").sum())
+    n_others = int(stages.notna().sum()) - n_maps
+    if not (n_maps and n_others):
+        return []
+    return [
+        f"column 'stage' has {n_maps} maps of tissue among {n_others} heads or brains in column "
+        "'path'; data.channels=[gm] reads everybody's map"
+    ]
 
 
 def _doubts_about_sites(table: pd.DataFrame) -> list[str]:

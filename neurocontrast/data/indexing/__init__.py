@@ -8,7 +8,7 @@ from typing import get_args
 
 import pandas as pd
 
-from neurocontrast.data.indexing.choosing import add_unread, choose_scans, find_scans, read_rules
+from neurocontrast.data.indexing.choosing import add_unread, find_scans, read_rules
 from neurocontrast.data.indexing.index import (
     COLUMNS,
     MEASURES,
@@ -22,6 +22,7 @@ from neurocontrast.data.indexing.joining import (
     row_of,
     scanner_settings_of,
 )
+from neurocontrast.data.indexing.sessions import choose_scans
 from neurocontrast.data.layouts.tree import FoundScan
 from neurocontrast.data.people import notes_on_sexes
 from neurocontrast.data.people_tables import PeopleTables, ScanFacts

@@ -1,19 +1,17 @@
-"""Choose among the scans of a folder: one layout, one longitudinal stream, one image a session.
+"""Choose among the scans of a folder: one layout, one longitudinal stream, data sets, measures.
 
 A longitudinal stream is one sort of results of FreeSurfer's or CAT12's longitudinal processing:
 scans as they were taken (``cross``), copies registered to the person's template (``long``), or
 these templates (``base``).
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
 
-from neurocontrast.cells import number_of
 from neurocontrast.data.indexing.index import MEASURES, N_NAMED, Index, IndexSettings
 from neurocontrast.data.layouts import LAYOUTS, derived_among_raw
 from neurocontrast.data.layouts.homes import scans_of_homes
@@ -320,114 +318,3 @@ def _scan_of_measures(
     all_facts = {**facts, **measures.facts_of(person, session)}
     label = person.removeprefix("sub-")
     return FoundScan(label, "", session, space="", stage="", facts=all_facts)
-
-
-def choose_scans(
-    scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
-) -> list[FoundScan]:
-    """Return one image of each session, or all runs of the session, by the rules of ``--choose``.
-
-    `rules` is key → value. A run is a repeated image of a session in BIDS (``run-1``, ``run-2``):
-    with ``run=all`` every run is taken, and with ``run=first`` the first. Images that are not
-    chosen are added to the left-out list of `index`. For each session that still has several
-    images, a problem is added to `problems`, unless the images are different runs of the session
-    and ``run=all`` is given.
-
-    Without a rule for the space, an image in MNI space is taken and the native one of the session
-    left out.
-    """
-    entities = dict(rules)
-    if entities.get("run") in ("first", "all"):
-        del entities["run"]
-    groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
-    for scan in scans:
-        groups[scan.person, scan.session].append(scan)
-    chosen: list[FoundScan] = []
-    native: list[FoundScan] = []
-    for group in groups.values():
-        candidates = _with_entities(group, entities, index)
-        if "space" not in rules and any(scan.space.startswith("MNI") for scan in candidates):
-            native += [scan for scan in candidates if scan.space == "native"]
-            candidates = [scan for scan in candidates if scan.space != "native"]
-        if rules.get("run") == "first":
-            candidates = _of_first_run(candidates, index)
-        n_runs = len(set(map(_run_of, candidates)))
-        are_runs = rules.get("run") == "all" and n_runs == len(candidates)
-        if len(candidates) > 1 and not are_runs:
-            problems.add(_ambiguous(candidates), name=candidates[0].name)
-        chosen += candidates
-    if native:
-        _leave_out_native(native, index)
-    return chosen
-
-
-def _leave_out_native(scans: Sequence[FoundScan], index: Index) -> None:
-    """Add native images, which `choose_scans` has not taken, to the left-out list of `index`.
-
-    `scans` are these images; the session of each has an image in MNI space. One note in `index`
-    counts all of them.
-    """
-    for scan in scans:
-        index.left_out.append((scan.path, "native; the session has an image in MNI space"))
-    index.notes.append(
-        f"Images in MNI space are taken, not {len(scans)} native ones; --choose space=native "
-        "decides otherwise."
-    )
-
-
-def _with_entities(
-    scans: Sequence[FoundScan], entities: Mapping[str, str], index: Index
-) -> list[FoundScan]:
-    """Return the scans whose BIDS entities match the user's `entities`, as ``acq=mprage``.
-
-    The other scans are added to the left-out list of `index`. An entity that a name lacks has the
-    value ``none``.
-    """
-    candidates = []
-    for scan in scans:
-        if all(scan.entities.get(key, "none") == value for key, value in entities.items()):
-            candidates.append(scan)
-        else:
-            index.left_out.append((scan.path, "not chosen by --choose"))
-    return candidates
-
-
-def _of_first_run(scans: list[FoundScan], index: Index) -> list[FoundScan]:
-    """Return the scans of a session's first run; add later runs to the left-out list of `index`.
-
-    Runs are repeated images of a session in BIDS, ``run-1``, ``run-2``; a scan without a run comes
-    first.
-    """
-    if len(scans) < 2:
-        return scans
-    first = min(map(_run_of, scans))
-    of_first = []
-    for scan in scans:
-        if _run_of(scan) == first:
-            of_first.append(scan)
-        else:
-            index.left_out.append((scan.path, "a later run"))
-    return of_first
-
-
-def _run_of(scan: FoundScan) -> tuple[float, str]:
-    """Return a key that sorts scans by BIDS run (``run-1``): the run as a number, then as text.
-
-    The key of a scan without a run is (0, "").
-    """
-    run = scan.entities.get("run", "")
-    return number_of(run) or 0.0, run
-
-
-def _ambiguous(candidates: Sequence[FoundScan]) -> str:
-    """Return the message for a session with several images, with the flags that choose one."""
-    names = [scan.path.rpartition("/")[2] for scan in candidates]
-    entities = pd.DataFrame([dict(scan.entities) for scan in candidates]).fillna("none")
-    flags = []
-    for key in sorted(entities.columns.difference(["run"])):
-        if entities[key].nunique() > 1:
-            flags.append(f"--choose {key}={entities[key].min()}")
-    if "run" in entities and entities["run"].nunique() > 1:
-        flags += ["--choose run=first", "--choose run=all"]
-    decide = " or ".join(flags) or "remove all but one"
-    return f"{len(names)} images: {first_names(names, N_NAMED)}; decide with {decide}"

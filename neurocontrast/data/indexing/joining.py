@@ -23,11 +23,11 @@ from neurocontrast.reading import read_json
 def check_files(
     scans: Sequence[FoundScan], tree: Tree, problems: Problems, progress: Progress
 ) -> None:
-    """Add a problem for each image that is empty, oddly named, or in another space than most.
+    """Add a problem for each image that is empty, oddly named, or of another kind than most.
 
     The problems are added to `problems`, by the name of the scan. An odd name cannot be written in
-    a table, or contradicts the names of the image's folders. The space, such as MNI152, is compared
-    with the one that most of `scans` are in.
+    a table, or contradicts the names of the image's folders. The kind is the space, such as MNI152,
+    and the stage of preprocessing; each is compared with the commonest among `scans`.
     """
     if not any(scan.path for scan in scans):
         return
@@ -54,6 +54,28 @@ def check_files(
                     f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name
                 )
         problems.hint(f"Images are in several spaces: {counts}. Decide with --choose {flag}.")
+    _check_stages(scans, problems)
+
+
+def _check_stages(scans: Sequence[FoundScan], problems: Problems) -> None:
+    """Add to `problems` each image of another stage of preprocessing than most images.
+
+    A map of grey matter beside whole heads, for example, cannot be told apart by its voxels.
+    """
+    stages = Counter(scan.stage for scan in scans)
+    if len(stages) < 2:
+        return
+    common = stages.most_common(1)[0][0]
+    for scan in scans:
+        if scan.stage != common:
+            problems.add(f"{scan.path}: is of stage '{scan.stage}', not '{common}'", name=scan.name)
+    counts = ", ".join(f"{stage} ({n} images)" for stage, n in stages.most_common())
+    flags = " or ".join(f"--choose stage={stage}" for stage, _ in stages.most_common())
+    problems.hint(
+        f"Images are of several stages: {counts}. Make the missing images, or decide with {flags}."
+    )
+    if any(scan.stage != "tissue" and scan.maps.get("gm") for scan in scans):
+        problems.hint("--choose stage=tissue takes maps of grey matter, also of people with heads.")
 
 
 def scanner_settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,13 @@ from neurocontrast.cells import Refusal, is_missing
 from neurocontrast.data.addresses import SampleFinder, address_of
 from neurocontrast.data.columns import RULES, values_of
 from neurocontrast.data.identifiers import REMEDY_OF_VISITS, problem_of_identifier
-from neurocontrast.data.layouts.tree import identity_of
+from neurocontrast.data.layouts.owners import MAPS, images_of_others
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.data.subjects import first_visits, visit_of
 from neurocontrast.data.unmarked import REMEDY, unmarked_missing
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import as_on_disk
-from neurocontrast.provenance import subject_label, unify_subjects
+from neurocontrast.provenance import unify_subjects
 from neurocontrast.reading import NO_FILE, problem_of_content
 
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
@@ -222,7 +222,7 @@ def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: 
 
     For a column of images that are used (`is_used`), a problem is added to ``rows.problems`` for
     each row whose cell is missing, whose file cannot be used (with `check`), whose image an earlier
-    row has, or whose image has the BIDS name of another participant of the table.
+    row has, or whose image is of another participant or session of the table by its path.
 
     Parameters
     ----------
@@ -251,25 +251,22 @@ def paths_of_rows(rows: Rows, column: str, root: Path, *, check: bool, is_used: 
             path = shown(paths.iloc[row], 200)
             repeated[row] = f"{path} is the image of line {first.iloc[row]} already"
         rows.refuse(column, repeated)
-        rows.refuse(column, _images_of_others(rows.cells, paths.tolist()))
+        rows.refuse(column, images_of_others(rows.cells, paths.tolist()))
     return paths.tolist()
 
 
-def _images_of_others(cells: pd.DataFrame, paths: Sequence[str]) -> dict[int, str]:
-    """Return row position → message, for images whose BIDS name is that of another row's person.
+def refuse_files_of_others(rows: Rows, root: Path, used: Collection[str]) -> None:
+    """Add a problem for each image, brain mask or tissue map of another row's person or session.
 
-    `cells` is the table, and `paths` has the image of each row. Images are in wrong rows if, for
-    instance, one column of the table was sorted without the other columns.
+    Problems are added to ``rows.problems``. Relative paths start from the folder `root`. Left out
+    are the columns in `used`, which `paths_of_rows` checks.
     """
-    labels = list(map(subject_label, cells["participant_id"]))
-    people = set(labels)
-    wrong = {}
-    for row, path in enumerate(paths):
-        stem = path.rpartition("/")[2]
-        subject = subject_label(identity_of(stem)[0])
-        if stem.startswith("sub-") and subject in people and subject != labels[row]:
-            wrong[row] = f"found {shown(stem)}, the image of another participant of this table"
-    return wrong
+    for column in rows.cells.columns.intersection(["path", *MAPS]):
+        if column in used:
+            continue
+        cells = rows.cells[column]
+        files = cells.map(partial(_absolute, root=root)).mask(cells.map(is_missing), "")
+        rows.refuse(column, images_of_others(rows.cells, files.tolist()))
 
 
 def _absolute(cell: str, *, root: Path) -> str:

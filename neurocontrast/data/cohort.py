@@ -21,6 +21,7 @@ from neurocontrast.data.checking import (
     identity_of_rows,
     paths_of_rows,
     positions_of,
+    refuse_files_of_others,
 )
 from neurocontrast.data.columns import matching_rows
 from neurocontrast.data.doubts import warnings_about_cells
@@ -271,6 +272,7 @@ def inspect_cohort(
     check_columns(source.name, list(cells.columns), used)
     rows = Rows(cells, Problems(source.name))
     values: dict[str, object] = identity_of_rows(rows)
+    refuse_files_of_others(rows, root, used)
     if "path" not in cells:
         cells["path"] = ""
         if used:

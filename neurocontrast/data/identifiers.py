@@ -49,6 +49,8 @@ A time of day may follow the date: ``S01_20190312_101500``.
 """
 _WITH_SEX = re.compile(r".+[-_. ][0-9]+f", re.IGNORECASE)
 """Pattern of names by number and sex, as in ``A1_02F``; ``A1_03M`` beside it is no third month."""
+_LONGEST = 200
+"""Longest name, in characters, whose visit is looked for: the time grows with the square."""
 _CERTAIN = re.compile(r".+_ses-[0-9a-z]+", re.IGNORECASE)
 REMEDY_OF_VISITS = (
     "Visits of one person would count as different people, in training and in test: name the "
@@ -155,7 +157,12 @@ def _names_of_people(participants: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _person_of(label: str) -> str:
-    """Return the part of a name before its visit, time or date; "" for a name without them."""
+    """Return the part of a name before its visit, time or date; "" for a name without them.
+
+    A name of more than `_LONGEST` characters has none.
+    """
+    if len(label) > _LONGEST:
+        return ""
     undated = label
     dated = _DATED.fullmatch(label)
     if dated is not None:

@@ -160,6 +160,11 @@ def test_numbers_dates_ages_and_letters_of_sex_in_names_make_no_visits(names):
     assert not visits_of_people(names.split())
 
 
+@pytest.mark.timeout(60)
+def test_a_name_of_a_hundred_thousand_characters_is_no_visit():
+    assert visits_of_people(["1_" * 50_000, "1_" * 50_000 + "v2"]) == []
+
+
 def test_dates_and_times_are_no_visits_of_two_sexes_or_in_many_names():
     dates = [f"S1_201903{day:02d}" for day in range(1, 14)]
     assert visits_of_people(dates[:12])

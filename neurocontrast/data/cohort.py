@@ -90,7 +90,7 @@ class Cohort:
                 marks.append(text_of(value).lower())
         if "source" in self.table:
             for value in self.table["source"].unique():
-                source = text_of(value)
+                source = text_of(value).lower()
                 if source.startswith("simulat"):
                     marks.append(source)
         return any(mark not in ("", "0", "no", "false") for mark in marks)

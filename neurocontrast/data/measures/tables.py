@@ -1,7 +1,7 @@
 """Read tables of regional measures as one table: a row a scan, a column a region."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
@@ -389,6 +389,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
         else:
             chosen[region.name] = column
             merged.regions.setdefault(region.name, region)
+    _note_other_atlas(sheet, chosen, merged)
     merged.left_out += left_out
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
@@ -400,6 +401,26 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     add_versions(sheet, index, merged)
     first = frame[~frame.index.duplicated()]
     merged.frames.append((sheet.source.name, without_zeros(sheet, first, merged)))
+
+
+def _note_other_atlas(sheet: Sheet, names: Iterable[str], merged: Merged) -> None:
+    """Add a note if `sheet` and an earlier table state different atlases for regions of one name.
+
+    `names` are the regions of `sheet`. A table states its atlas by the file or by the name of a
+    column of identifiers, such as ``lh.aparc.DKTatlas.thickness``.
+    """
+    if not sheet.atlas:
+        return
+    for name in names:
+        if merged.regions[name].atlas == "aseg":
+            continue
+        atlas, source = merged.atlases.setdefault(name, (sheet.atlas, sheet.source.name))
+        if atlas != sheet.atlas:
+            merged.notes.append(
+                f"{sheet.source.name}: '{name}' is of the atlas {sheet.atlas}, and of {atlas} in "
+                f"{source}: regions of one name that differ are pooled. Give tables of one atlas."
+            )
+            return
 
 
 def _add_facts(sheet: Sheet, column: str, index: pd.MultiIndex, merged: Merged) -> None:

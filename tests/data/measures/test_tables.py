@@ -1,11 +1,12 @@
 """Tables of regional measures are read as one: names and identifiers alike, contradictions refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from neurocontrast.cli import run
 from neurocontrast.config import load_config
-from neurocontrast.data.measures import read_tables, rows_of
+from neurocontrast.data.measures import read_measures, read_tables, rows_of
 from neurocontrast.exceptions import ConfigError, DataError
 
 
@@ -224,3 +225,21 @@ def test_software_of_a_json_file_that_is_no_text_is_refused(table):
     with pytest.raises(DataError, match=f"{file}: 'software' must be text, found") as error:
         read_tables(path)
     assert "\n" not in str(error.value)
+
+
+def test_regions_of_one_name_in_two_atlases_are_told(tmp_path):
+    people = []
+    for letter, head in (("a", "lh.aparc.thickness"), ("b", "lh.aparc.DKTatlas.mapped.thickness")):
+        names = [f"{letter}{number}" for number in range(8)]
+        values = 2 + np.arange(8) / 10
+        table = pd.DataFrame(
+            {head: names, "lh_cuneus_thickness": values, "lh_insula_thickness": 3.0}
+        )
+        table.to_csv(tmp_path / f"{letter}.tsv", sep="\t", index=False)
+        people += names
+    paths = [tmp_path / "a.tsv", tmp_path / "b.tsv"]
+    (warning,) = read_measures(pd.DataFrame({"participant_id": people}), paths).warnings
+    assert "b.tsv: 'lh_cuneus_thickness' is of the atlas aparc.DKTatlas.mapped" in warning
+    assert "of aparc in a.tsv" in warning
+    alone = pd.DataFrame({"participant_id": people[:8]})
+    assert read_measures(alone, paths[0]).warnings == ()

@@ -145,8 +145,9 @@ def index(
     choose: Annotated[
         list[str] | None,
         option(
-            "Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all; "
-            "of FreeSurfer's longitudinal stream: stream=long; of folders: dataset=all."
+            "Of several images: run=first, run=all, acq=…, stage=tissue; of measures: "
+            "atlas=aparc, measure=all; of FreeSurfer's longitudinal stream: stream=long; of "
+            "folders: dataset=all."
         ),
     ] = None,
     keep: Annotated[

@@ -217,9 +217,7 @@ def _explained_sex(cell: str, codes: Mapping[str, str], levels: Mapping[str, str
 
 def _is_unclear_beside(letter: str, meanings: Iterable[str]) -> bool:
     """Tell whether a letter for a sex is unclear in a column of `meanings`: m beside hombre."""
-    if isinstance(as_sex(letter), Refusal):
-        return False
-    return isinstance(read_sexes([letter, *meanings]).values[0], Refusal)
+    return not isinstance(as_sex(letter), Refusal) and _clear_sex(letter, meanings) is None
 
 
 def _clear_sex(code: str, codes: Iterable[str]) -> str | None:

@@ -258,7 +258,7 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 
 
 def top_hits(truth: Labels, scores: Floats) -> Floats:
-    """Return for each row 1 if the true class is among the `TOP` classes of highest score, else 0.
+    """Return 1 for each row whose true class is among the `TOP` highest scores, and 0 for others.
 
     `scores` is (n, n classes), and `truth` has the code of each row's true class. If the true class
     and others have an equal score, and the places left among the `TOP` are too few for all of them,

@@ -209,8 +209,10 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
 
 def without_ending(name: str) -> str:
     """Return the name of a scan's file without the ending: ``pat.001`` for ``pat.001.nii.gz``."""
-    endings = [ending for ending in _ENDINGS if name.lower().endswith(ending)]
-    return name[: -max(map(len, endings), default=0) or None]
+    for ending in _ENDINGS:
+        if name.lower().endswith(ending):
+            return name[: -len(ending)]
+    return name
 
 
 def is_scan(path: str | os.PathLike[str]) -> bool:

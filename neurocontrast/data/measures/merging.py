@@ -44,8 +44,8 @@ class Merged:
     regions: dict[str, Region] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    atlases: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Region → atlas that a table states, and the table's name; the first table that states one."""
+    atlases: dict[str, Sheet] = field(default_factory=dict)
+    """Region → the first table that states the region's atlas."""
     subjects: dict[tuple[str, str], str] = field(default_factory=dict)
     with_facts: bool = False
     """Whether to read columns of age, sex and site as well."""

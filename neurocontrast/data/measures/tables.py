@@ -12,7 +12,12 @@ import pandas as pd
 from neurocontrast.cells import Refusal, is_missing, text_of
 from neurocontrast.data.codes import base_name
 from neurocontrast.data.decoding import decode_column
-from neurocontrast.data.descriptions import NOTHING, description_of, read_descriptions
+from neurocontrast.data.descriptions import (
+    NOTHING,
+    Description,
+    description_of,
+    read_descriptions,
+)
 from neurocontrast.data.measures.choosing import Choice
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.keys import index_of
@@ -394,8 +399,7 @@ def _add(sheet: Sheet, merged: Merged, keep: Sequence[str], *, several: bool) ->
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = index_of(sheet, merged, source)
-    for column in filter(merged.takes, sheet.cells):
-        _add_facts(sheet, column, index, merged)
+    _add_facts(sheet, index, merged)
     numbers = numbers_of(sheet, chosen, list(starmap(scan_name, index)), merged, source)
     frame = pd.DataFrame(numbers, index=index, columns=list(chosen))
     add_versions(sheet, index, merged)
@@ -414,32 +418,47 @@ def _note_other_atlas(sheet: Sheet, names: Iterable[str], merged: Merged) -> Non
     for name in names:
         if merged.regions[name].atlas == "aseg":
             continue
-        atlas, source = merged.atlases.setdefault(name, (sheet.atlas, sheet.source.name))
-        if atlas != sheet.atlas:
+        first = merged.atlases.setdefault(name, sheet)
+        if first.atlas != sheet.atlas:
             merged.notes.append(
-                f"{sheet.source.name}: '{name}' is of the atlas {sheet.atlas}, and of {atlas} in "
-                f"{source}: regions of one name that differ are pooled. Give tables of one atlas."
+                f"{sheet.source.name}: '{name}' is of the atlas {sheet.atlas}, and of "
+                f"{first.atlas} in {first.source.name}: regions of one name that differ are "
+                "pooled. Give tables of one atlas."
             )
             return
 
 
-def _add_facts(sheet: Sheet, column: str, index: pd.MultiIndex, merged: Merged) -> None:
-    """Add a column of age, sex or site to ``merged.facts``, decoded by the table's JSON file.
+def _add_facts(sheet: Sheet, index: pd.MultiIndex, merged: Merged) -> None:
+    """Add columns of age, sex and site to ``merged.facts``, decoded by the table's JSON file.
 
-    The JSON file has the table's name, as ``measures.json``. Cells that it does not explain are
-    missing, and a note says so; without a JSON file, cells are added as written.
+    The JSON file has the table's name, as ``measures.json``; a DataFrame has none. Cells of a
+    column that the file does not describe are added as written.
+    """
+    columns = list(filter(merged.takes, sheet.cells))
+    if not columns:
+        return
+    descriptions: dict[str, Description] = {}
+    if sheet.source.is_file():
+        descriptions = read_descriptions([sheet.source.with_suffix(".json")])
+    for column in columns:
+        description = description_of(column, descriptions)
+        if description == NOTHING:
+            merged.add_facts(index, column, sheet.cells[column])
+        else:
+            values = _decoded(sheet, column, description, merged)
+            merged.add_facts(index, base_name(column), values)
+
+
+def _decoded(sheet: Sheet, column: str, description: Description, merged: Merged) -> list[str]:
+    """Return the cells of a column of age, sex or site as `description` explains them.
+
+    Cells that are not explained become "", missing, and a note is added to ``merged.notes``.
     """
     cells = sheet.cells[column]
-    descriptions = read_descriptions([sheet.source.with_suffix(".json")])
-    description = description_of(column, descriptions)
-    if description == NOTHING:
-        merged.add_facts(index, column, cells)
-        return
-    kind = base_name(column)
-    decoded = decode_column(kind, column, cells, description).values
     values = []
     unread = []
-    for cell, value in zip(cells, decoded, strict=True):
+    decoded = decode_column(base_name(column), column, cells, description)
+    for cell, value in zip(cells, decoded.values, strict=True):
         if isinstance(value, Refusal):
             unread.append(f"{shown(cell)}, {value.rule}")
             value = ""
@@ -449,7 +468,7 @@ def _add_facts(sheet: Sheet, column: str, index: pd.MultiIndex, merged: Merged) 
             f"{sheet.source.name}: {len(unread)} cells of column '{column}' cannot be read and are "
             f"missing; the first: {unread[0]}."
         )
-    merged.add_facts(index, kind, values)
+    return values
 
 
 def people_of(values: pd.DataFrame, source: str, sites: Mapping[str, str]) -> People:

@@ -356,7 +356,7 @@ def _groups(is_wrong: npt.NDArray[np.bool_], sites: Sequence[str]) -> list[list[
 
 
 def _name_of(rows: Sequence[int], people: People) -> str:
-    """Return a name for `rows` in a message: the person's name if one row, and else the site's.
+    """Return a name for `rows` in a message: the person of a single row, or the site of several.
 
     The site's name is followed by the number of `rows`, the number of all rows of the site, and the
     names of the first people, three at most.
